@@ -23,9 +23,8 @@ from benchmarks import data_folder
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse, Vetted
-from ksdp.extras.pem.messages import PrimeField
-from ksdp.extras.pem.processes import run_pem
-from ksdp.extras.pem.spec import PemRunSpec
+from ksdp.extras.pem.local import run_pem
+from ksdp.extras.pem.rounds import split
 
 
 def data(name: str) -> pd.DataFrame:
@@ -47,17 +46,17 @@ def run_sparse() -> None:
 
 
 def run_cost() -> None:
-    """Seconds for a vector of 100,000 entries on each role, by number of clients; and real processes."""
-    print("\nCost of one vector of 100,000 entries (64-bit field), seconds:")
-    field, entries = PrimeField(64), 100_000
+    """Seconds for a vector of 100,000 entries on each role, by number of hosts; and a whole run."""
+    print("\nCost of one vector of 100,000 entries seconds:")
+    entries = 100_000
     vector = np.arange(entries)
     start = time.perf_counter()
-    shares = field.share(vector, SERVERS)
-    print(f"  a client shares it: {time.perf_counter() - start:.4f}")
-    for clients in (100, 1000, 10_000):
+    shares = split(vector, SERVERS)
+    print(f"  a host shares it: {time.perf_counter() - start:.4f}")
+    for hosts in (2, 100, 255):
         start = time.perf_counter()
-        field.total((shares[1] for _ in range(clients)), entries)
-        print(f"  a server adds {clients} of them: {time.perf_counter() - start:.4f}")
+        sum((shares[1] for _ in range(hosts)), np.zeros(entries, dtype=np.uint64))
+        print(f"  a server adds {hosts} of them: {time.perf_counter() - start:.4f}")
     for sampler in (Vetted(), Simulated(np.random.default_rng(0))):
         sampler.draw(100.0, 10)
         start = time.perf_counter()
@@ -67,12 +66,10 @@ def run_cost() -> None:
     algorithm = PemKMeans(5, rows.shape[1], bound=8.0, fraction_bits=0)
     for clients in (100, 1000):
         parts = {f"{i:04}": rows[i::clients] for i in range(clients)}
-        start = time.perf_counter()
-        result = run_pem(algorithm, parts, Budget(10.0, 5), PemRunSpec(patience=60.0))
-        whole = time.perf_counter() - start
+        result = run_pem(algorithm, parts, Budget(10.0, 5))
         print(
-            f"  Nursery, {clients} clients in 2 processes, {SERVERS} servers, aggregator, 5 iterations: "
-            f"{result.seconds:.2f} s ({whole:.1f} s with starting); clients sent "
+            f"  Nursery, {clients} clients, {SERVERS} servers, aggregator, 5 iterations, in one process: "
+            f"{result.seconds:.2f} s; the clients' host sent "
             f"{result.sent['clients'] / 1e6:.2f} MB; {result.sampler}"
         )
 

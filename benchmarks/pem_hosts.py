@@ -10,8 +10,10 @@ all.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,6 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from benchmarks import data_folder
-from ksdp.extras.pem.processes import free_ports
 from ksdp.storage.keys import make_identity
 
 _ITERATIONS = 3
@@ -43,11 +44,18 @@ def _one_hot(path: Path) -> sp.csr_array:
     return sp.csr_array(np.hstack(parts))
 
 
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in held]
+
+
 def _one(folder: Path, counts: sp.csr_array, clients: int, servers: int) -> None:
     hosts = {"field": "holder", **{f"server{j + 1}": "server" for j in range(servers)}, "hub": "aggregator"}
     sp.save_npz(folder / "field.npz", counts)
     parties = ""
-    for name, port in zip(hosts, free_ports(len(hosts)), strict=True):
+    for name, port in zip(hosts, _free_ports(len(hosts)), strict=True):
         make_identity(folder, name)
         parties += f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
     names = [name for name, role in hosts.items() if role == "server"]

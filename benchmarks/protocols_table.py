@@ -25,8 +25,8 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.functions import PemKMeans
 from ksdp.audit.mechanisms.pem.noise import Budget
 from ksdp.audit.registry import make_mechanism
-from ksdp.extras.pem.messages import PemNodes, PemTerms, PrimeField
-from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
+from ksdp.extras.pem.local import run_pem
+from ksdp.extras.pem.spec import PemRunSpec
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.programs import Precision, party_program, program_of
@@ -97,33 +97,12 @@ def _shown(mechanism: Mechanism, m: int) -> str:
 
 
 def _pem(algorithm: PemAlgorithm, servers: int) -> str:
-    """40 clients of one record each, so many servers; of a client, in all iterations."""
+    """A host with 40 clients of one record each, so many servers; what the host sends."""
     clients, parts = [f"client{number:02}" for number in range(DOCUMENTS)], _rows(0)
-    names = [f"server{number:02}" for number in range(servers)]
-    holder, *serving_keys, aggregator = (
-        Participant(name, _key(name).public_key().public_bytes_raw()) for name in ("host", *names, "hub")
-    )
-    nodes = PemNodes(
-        (holder,), tuple(serving_keys), aggregator, Budget(1.0, ROUNDS), 1, repr(algorithm), PrimeField(64), 1,
-        b"a benchmark",
-    )  # fmt: skip
-    terms = PemTerms(nodes, tuple(clients), b"a session")
-    began, sent = time.process_time(), 0
-    held = [PemClient(terms, name, algorithm, parts[[at]]) for at, name in enumerate(clients)]
-    serving = {name: PemServer(terms) for name in names}
-    hub = PemAggregator(terms, algorithm)
-    while True:
-        state = hub.begin()
-        going = [server.open(state) for server in serving.values()]
-        if not all(going):
-            break
-        for client in held:
-            for name, upload in client.answer(state).items():
-                sent += len(upload.to_bytes())
-                serving[name].take(upload)
-        roster = hub.roster({name: server.present() for name, server in serving.items()})
-        hub.reduce({name: server.total(roster) for name, server in serving.items()})
-    return f"{sent / len(clients) / 1e3:,.0f} / {time.process_time() - began:.2f}"
+    began = time.process_time()
+    held = {name: parts[[at]] for at, name in enumerate(clients)}
+    result = run_pem(algorithm, held, Budget(1.0, ROUNDS), PemRunSpec(servers=servers))
+    return f"{result.sent['clients'] / 1e3:,.0f} / {time.process_time() - began:.2f}"
 
 
 def _rows(number: int) -> sp.csr_array:

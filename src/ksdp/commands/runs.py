@@ -6,17 +6,16 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ksdp.audit.errors import InputError
-from ksdp.commands.findings_of_checks import check_run
+from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.commands.options import JsonOption, MetricsOptions, signing_key, with_options
 
 if TYPE_CHECKING:
-    from ksdp.flows.runs.budget import LedgerEntry
-    from ksdp.flows.runs.party import Node
+    from ksdp.flows.runs.budget import BudgetGuard, LedgerEntry
+    from ksdp.flows.runs.party import ContributedDocuments, Node
     from ksdp.flows.runs.protocol_files import Run
     from ksdp.protocols.network.mesh import Address
 
@@ -101,9 +100,6 @@ class CheckOptions:
     wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")] = (
         30.0
     )
-    hop: Annotated[
-        float, typer.Option("--hop", min=0.1, help="With --check: seconds until a silent hop is given up.")
-    ] = 5.0
 
 
 @with_options
@@ -132,7 +128,7 @@ def party(
         raise InputError("`--join`, `--invite`, `--accept` and `--check` exclude each other.")
     address = Address.parse(listen) if listen else None
     if checking.check:
-        _check(protocol, me, entering, checking, out, listen, as_json=as_json)
+        _check(protocol, me, entering, out, address, checking.wait, as_json=as_json)
     elif any(steps) or agreeing.copies:
         _agree(protocol, me, entering.key, agreeing, as_json=as_json)
     elif out is None:
@@ -187,23 +183,59 @@ def _check(
     protocol: Path,
     me: str,
     entering: EnteringOptions,
-    checking: CheckOptions,
     out: Path | None,
-    listen: str | None,
+    address: Address | None,
+    wait: float,
     *,
     as_json: bool,
 ) -> None:
-    """Say each fault in a line, at whom, and what mends it."""
-    from ksdp.flows.runs.budget import budget_files
-    from ksdp.flows.runs.check import Question, check_here
+    """Do what a run does before data: what it would refuse is refused, and all peers are greeted."""
+    from ksdp.storage.runs.results import require_no_result
 
-    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
-    kept, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
-    question = Question(
-        protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits, reviews=entering.store
-    )
-    here = check_here(question, datetime.now(UTC))
-    check_run(here, me, listen, checking.wait, checking.hop, as_json=as_json)
+    if out is not None:
+        require_no_result(out)
+    node = _node(protocol, me, entering.key, out or Path(), address)
+    if me == node.run.server:
+        _enters_nothing(node, entering)
+    elif entering.corpus is None:
+        typer.echo("documents: not looked at (no --corpus)", err=True)
+    else:
+        entered, _ = _entered(node, entering)
+        on = "WITHOUT A CLEARANCE" if entering.uncleared else "on their clearance"
+        typer.echo(f"{len(entered.corpus)} of {entered.of} enter {on}", err=True)
+    check_node(node, wait, as_json=as_json)
+
+
+def check_node(node: Node[Any], wait: float, *, as_json: bool) -> NoReturn:
+    """Greet all peers; print what stands in the way of a run with each. The exit code says if it may begin."""
+    from ksdp.flows.runs.check import check_peers
+
+    said = check_peers(node, wait)
+    faults = sum(map(bool, said.values()))
+    if as_json:
+        peers = {name: {"fine": not fault, "says": fault} for name, fault in said.items()}
+        typer.echo(json.dumps({"fine": not faults, "peers": peers}))
+    else:
+        for name, fault in said.items():
+            what = fault or "is there, with its key, and nothing stands in the way"
+            typer.echo(f"{'FAIL' if fault else 'ok  '} {name:12} {what}")
+        typer.echo(f"{faults} to mend" if faults else "nothing stands in the way of a run")
+    raise typer.Exit(1 if faults else 0)
+
+
+def _node(protocol: Path, me: str, key: Path, out: Path, address: Address | None) -> Node[Run]:
+    """This party of the run, whose file and key are as they should be."""
+    from ksdp.flows.runs.party import Node, RunLog
+    from ksdp.flows.runs.protocol_files import read_run
+    from ksdp.protocols.programs.run_terms import who_must_be_trusted
+
+    read = read_run(protocol)
+    read.file.require_signed()
+    typer.echo(who_must_be_trusted(read.terms), err=True)
+    log = RunLog(lambda line: typer.echo(line, err=True))
+    node = Node(read, me, signing_key(key), out, address, log=log)
+    node.check()
+    return node
 
 
 def _take_part(
@@ -220,24 +252,17 @@ def _take_part(
     import contextlib
 
     from ksdp.flows.metrics_port import serve_metrics
-    from ksdp.flows.runs.party import Node, RunLog, reviews_of
-    from ksdp.flows.runs.protocol_files import read_run
-    from ksdp.protocols.programs.run_terms import who_must_be_trusted
-    from ksdp.storage.runs.results import keep_party_run
+    from ksdp.flows.runs.party import reviews_of
+    from ksdp.storage.runs.results import keep_party_run, require_no_result
 
-    read = read_run(protocol)
-    read.file.require_signed()
-    typer.echo(who_must_be_trusted(read.terms), err=True)
-    private = signing_key(entering.key)
-    log, stack = RunLog(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
-    node = Node(read, me, private, out, address, log=log)
-    node.check()
+    node = _node(protocol, me, entering.key, out, address)
+    require_no_result(out)
     kept = reviews_of(entering.store)
-    with stack:
+    with contextlib.ExitStack() as stack:
         if metrics.metrics_port is not None:
-            port = stack.enter_context(serve_metrics(log, metrics.metrics_port, metrics.metrics_host))
+            port = stack.enter_context(serve_metrics(node.log, metrics.metrics_port, metrics.metrics_host))
             typer.echo(f"metrics: http://{metrics.metrics_host}:{port}/metrics", err=True)
-        take_part = _as_server if me == read.server else _as_party
+        take_part = _as_server if me == node.run.server else _as_party
         outcome, spent_now = take_part(node, entering)
     if kept is not None:
         keep_party_run(kept, outcome, spent_now)
@@ -261,42 +286,70 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
     )
 
 
+def _enters_nothing(node: Node[Run], entering: EnteringOptions) -> None:
+    """Refuse what a server could not enter."""
+    if entering.corpus or entering.clearance or entering.signer or entering.uncleared:
+        raise InputError(f"{node.name} is the server, which enters nothing: give no `--corpus` and no clearance.")
+
+
 def _as_server(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Collect; what came of it, and nothing about a budget."""
     from ksdp.flows.runs.party import run_server
 
-    if entering.corpus or entering.clearance or entering.signer or entering.uncleared:
-        raise InputError(f"{node.name} is the server, which enters nothing: give no `--corpus` and no clearance.")
+    _enters_nothing(node, entering)
     typer.echo(f"{node.name} collects and enters no documents; waiting.", err=True)
     return run_server(node), ""
 
 
-def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
-    """Enter documents; what came of it, and what all runs on them have given away."""
+_MENDS = {
+    "file": "`--clearance` takes a file of `ksdp clear`.",
+    "content": "Copy it again from where it was made.",
+    "signature": "Copy it again from where it was made.",
+    "signer": "Name who signed it (`--signer FILE.pub`), or sign with this key.",
+    "early": "Correct the clock (`timedatectl set-ntp true`), or wait.",
+    "expired": "`ksdp clear` signs it anew.",
+}
+"""What mends a clearance, by the check that failed; all others ask for another audit."""
+
+
+def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDocuments, BudgetGuard]:
+    """The documents that enter, on what grounds, and within which budget."""
     from ksdp.flows.interruption import utc_now
-    from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
-    from ksdp.flows.runs.party import enter_documents, run_party
+    from ksdp.flows.runs.budget import budget_files, open_guard
+    from ksdp.flows.runs.party import enter_documents
     from ksdp.storage.keys import load_public
 
     me, private = node.name, node.identity
     if entering.corpus is None:
         raise InputError(f"`--corpus` must be given for {me}: only a server enters no documents.")
-    entered = enter_documents(
-        node.run,
-        entering.corpus,
-        clearance=entering.clearance,
-        uncleared=entering.uncleared,
-        signer=load_public(entering.signer) if entering.signer else private.public_key(),
-        now=datetime.now(UTC),
-        identity=private,
-        reviews=entering.store,
-    )
+    try:
+        entered = enter_documents(
+            node.run,
+            entering.corpus,
+            clearance=entering.clearance,
+            uncleared=entering.uncleared,
+            signer=load_public(entering.signer) if entering.signer else private.public_key(),
+            now=datetime.now(UTC),
+            identity=private,
+            reviews=entering.store,
+        )
+    except ClearanceError as error:
+        mend = _MENDS.get(error.failed, "Audit and clear what is run: `ksdp clear SPEC`.")
+        raise ClearanceError(error.failed, f"{error} {mend}") from None
     for line in (entered.exclusions, *entered.excluded):
         typer.echo(f"excluded  {line}", err=True)
     written, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
-    guard = open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+    return entered, open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+
+
+def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
+    """Enter documents; what came of it, and what all runs on them have given away."""
+    from ksdp.flows.runs.budget import spent, spent_words
+    from ksdp.flows.runs.party import run_party
+
+    entered, guard = _entered(node, entering)
     grounds = "WITHOUT A CLEARANCE" if entering.uncleared else "on its clearance"
-    typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
+    typer.echo(f"{node.name} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
     outcome = run_party(node, entered, guard)
     spent_now = spent_words(spent(guard.ledger), guard.budget.delta)
     typer.echo(spent_now, err=True)

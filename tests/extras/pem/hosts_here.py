@@ -12,7 +12,9 @@ import numpy as np
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.extras.pem.host_run import HeldRecords, PemHosts, hold_records, read_pem_hosts, run_pem_host
+from ksdp.extras.pem.hosts import HeldRecords, PemHosts, PemPrices, hold_records, read_pem_hosts, run_pem_host
+from ksdp.flows.interruption import utc_now
+from ksdp.flows.runs.budget import open_guard
 from ksdp.flows.runs.party import Node, RunLog
 from ksdp.storage.keys import load_private, make_identity
 
@@ -80,14 +82,17 @@ class Hosts:
         own: PemAlgorithm | None = None,
         code: str = "",
         watches: Mapping[str, RunLog] | None = None,
+        ledger: Path | None = None,
+        out: str = "out",
         **held: HeldRecords,
     ) -> dict[str, Any]:
-        """What each host's run came to: what `run.json` says, or the error."""
+        """What each host's run came to: what `run.json` says, or the error. The ledger is that of ada."""
         ends: dict[str, Any] = {}
 
         def go(name: str) -> None:
             try:
-                ends[name] = self.take_part(name, held.get(name), own, code, (watches or {}).get(name))
+                watch, kept = (watches or {}).get(name), ledger if name == "ada" else None
+                ends[name] = self.take_part(name, held.get(name), own, code, watch, kept, out)
             except (KsdpError, RuntimeError) as error:
                 ends[name] = error
 
@@ -105,11 +110,15 @@ class Hosts:
         own: PemAlgorithm | None = None,
         code: str = "",
         log: RunLog | None = None,
+        ledger: Path | None = None,
+        out: str = "out",
     ) -> dict[str, Any]:
         hosts = self.read(name)
-        role = hosts.nodes.role(name)
+        role = hosts.terms.role(name)
         algorithm = None if role == "server" else hosts.spec.functions(own, code)
         records = (held or self.held(name)) if role == "holder" else None
         key = load_private(self.folder / f"{name}.key")
-        host = Node(hosts, name, key, self.folder / "out" / name, log=log or RunLog())
-        return run_pem_host(host, algorithm=algorithm, held=records)
+        host, guard = Node(hosts, name, key, self.folder / out / name, log=log or RunLog()), None
+        if ledger is not None and records is not None:
+            guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, ledger, None, utc_now)
+        return run_pem_host(host, algorithm=algorithm, held=records, guard=guard)

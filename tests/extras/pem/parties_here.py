@@ -1,9 +1,10 @@
-"""A PEM run among its machines in one process, and tiny data; plain functions for tables of cases."""
+"""A PEM run in one process, whose messages a test may change or lose, and tiny data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,17 +14,19 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler
 from ksdp.audit.randomness import RandomBytes
-from ksdp.extras.pem.messages import PemNodes, PemTerms, PemUpload, PrimeField
-from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
+from ksdp.extras.pem.rounds import PemOutcome, PemTerms, pem_rounds
+from ksdp.protocols.channel.rounds import Round, Rounds
+from ksdp.protocols.channel.wire import pack, unpack
 
-from ...protocols.conftest import participant, seeded
+from ...protocols.conftest import seeded
 
-Lost = Callable[[PemUpload, str], bool]
+Change = Callable[[str, str, str, int, bytes], bytes | None]
+"""Of sender, receiver, kind, number of the round and what is said: what arrives; None where it is lost."""
 
 
 @dataclass
 class ScriptedSampler:
-    """A sampler that remembers what it gave, or gives what it remembers."""
+    """A sampler that remembers what it gave."""
 
     rng: np.random.Generator
     given: list[NDArray[np.int64]] = field(default_factory=list)
@@ -36,67 +39,59 @@ class ScriptedSampler:
 
 
 def terms_of(
-    algorithm: PemAlgorithm, clients: int, servers: int, budget: Budget, *, rows: int = 100, least: int = 1,
-    bits: int = 64,
-) -> PemTerms:  # fmt: skip
-    nodes = PemNodes(
-        (participant("host"),),
-        tuple(participant(f"server {j}") for j in range(servers)),
-        participant("aggregator"),
-        budget, rows, repr(algorithm), PrimeField(bits), least, b"a test",
+    algorithm: PemAlgorithm, holders: int, servers: int, budget: Budget, *, rows: int = 100, least: int = 1
+) -> PemTerms:
+    said = {"algorithm": repr(algorithm), "budget": repr(budget)}
+    return PemTerms(
+        tuple(f"host {i}" for i in range(holders)), tuple(f"server {j}" for j in range(servers)), "hub",
+        budget, rows, repr(algorithm), least, said,
     )  # fmt: skip
-    return PemTerms(nodes, tuple(f"client {i}" for i in range(clients)), b"a session")
 
 
-@dataclass
-class Parties:
-    """All machines of a run."""
-
-    clients: dict[str, PemClient]
-    servers: dict[str, PemServer]
-    aggregator: PemAggregator
-    wire: list[PemUpload] = field(default_factory=list)
-    """Every upload that was sent."""
-
-    def step(self, lost: Lost = lambda upload, server: False) -> bool:
-        """One iteration; False when the run is over. Uploads that are `lost` do not arrive."""
-        state = self.aggregator.begin()
-        going = [server.open(state) for server in self.servers.values()]
-        for client in self.clients.values():
-            for server, upload in client.answer(state).items():
-                self.wire.append(upload)
-                if not lost(upload, server):
-                    try:
-                        self.servers[server].take(PemUpload.from_bytes(upload.to_bytes()))
-                    except ProtocolError:  # removed earlier
-                        assert upload.sender not in self.aggregator.present
-        if not all(going):
-            return False
-        self.aggregator.reduce(self.totals(self.aggregator.roster(self.present())))
-        return True
-
-    def present(self) -> dict[str, bytes]:
-        return {name: server.present() for name, server in self.servers.items()}
-
-    def totals(self, roster: bytes) -> dict[str, bytes]:
-        return {name: server.total(roster) for name, server in self.servers.items()}
-
-
-def parties_of(
+def sides_of(
     terms: PemTerms, algorithm: PemAlgorithm, parts: Sequence[sp.csr_array], samplers: Sequence[Sampler],
     random: RandomBytes | None = None,
-) -> Parties:  # fmt: skip
-    clients = {
-        name: PemClient(
-            terms, name, algorithm, part,
-            random=random or seeded(name), sampler=ScriptedSampler(np.random.default_rng(0)),
-        )
-        for name, part in zip(terms.clients, parts, strict=True)
-    }  # fmt: skip
-    servers = {
-        p.name: PemServer(terms, sampler=sampler) for p, sampler in zip(terms.nodes.servers, samplers, strict=True)
-    }
-    return Parties(clients, servers, PemAggregator(terms, algorithm))
+) -> dict[str, Rounds[PemOutcome]]:  # fmt: skip
+    """One client at each host, named as the host."""
+    held = dict(zip(terms.holders, parts, strict=True))
+    noise = dict(zip(terms.servers, samplers, strict=True))
+    sides = {}
+    for name in terms.everybody:
+        clients = {name: held[name]} if name in held else None
+        sampler = noise.get(name) or ScriptedSampler(np.random.default_rng(0))
+        coins = random or seeded(name)
+        sides[name] = pem_rounds(terms, name, algorithm, clients, random_bytes=coins, sampler=sampler)
+    return sides
+
+
+def play(
+    sides: dict[str, Rounds[PemOutcome]], change: Change = lambda sender, receiver, kind, number, body: body
+) -> dict[str, Any]:
+    """What each side came to: its outcome, or its error. Who has ended is lost; the run goes on without hosts."""
+    ends: dict[str, Any] = {}
+    steps: dict[str, Round] = {name: next(side) for name, side in sides.items()}
+    while steps:
+        mail: dict[str, dict[str, bytes]] = {name: {} for name in steps}
+        for sender, step in steps.items():
+            for receiver, message in step.messages.items():
+                kind, number, body = unpack("round", message, 3)
+                said = change(sender, receiver, step.kind, step.number, body)
+                if said is not None and receiver in mail:
+                    mail[receiver][sender] = pack("round", kind, number, said)
+        following = {}
+        for name in steps:
+            lost = [other for other in sides if other not in (name, *mail[name]) and not other.startswith("host ")]
+            if lost:
+                ends[name] = ProtocolError(f"{lost[0]} disappeared")
+                continue
+            try:
+                following[name] = sides[name].send(mail[name])
+            except StopIteration as stop:
+                ends[name] = stop.value
+            except ProtocolError as error:
+                ends[name] = error
+        steps = following
+    return ends
 
 
 def one_hot(rows: int, seed: int, attributes: int = 3, values: int = 3) -> sp.csr_array:

@@ -1,4 +1,4 @@
-"""The command `pem`, as a person runs it: real processes, refusals before any starts, Ctrl-C."""
+"""The command `pem`, as a person runs it: results, refusals before anything starts, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemKMeans
 from ksdp.audit.mechanisms.pem.noise import Budget, Vetted, tight_epsilon
-from ksdp.extras.pem.processes import prepare_pem, read_pem_spec
+from ksdp.extras.pem.local import prepare_pem, read_pem_spec
 
 from ...typed import typed
 from .own_functions import OWN
@@ -83,13 +83,12 @@ def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     model = np.load(out / "result.npz")
     np.testing.assert_array_equal(model["centres"], ideal.final.arrays["centres"])
     assert told["records"] == [ROWS] * 3
-    assert (told["clients"], told["lost"], told["servers"]) == (2, [], 3)
+    assert (told["clients"], told["servers"]) == (2, 3)
     assert "OpenDP" in told["sampler"]
     assert told["tight"]["epsilon"] == pytest.approx(tight_epsilon(Budget(1e4, 3), 1e-5))
     assert told["arrays"] == {"centres": [2, 6]}
-    assert told["refused_uploads"] == 0
-    # Two clients, three servers, three iterations, 14 entries of 8 bytes each; the rest is frames and seals.
-    assert 2 * 3 * 3 * 14 * 8 < told["bytes_sent"]["clients"] < 2 * 3 * 3 * 14 * 8 * 7
+    # Three servers, three iterations, 14 entries of 8 bytes each; the rest is heads of messages.
+    assert 3 * 3 * 14 * 8 < told["bytes_sent"]["clients"] < 3 * 3 * 14 * 8 * 12
     assert told["started"] <= told["finished"]
     assert sorted(path.name for path in folder.iterdir()) == ["out", "records.csv", "spec.toml"]
 
@@ -122,7 +121,8 @@ NUMBERS = ['path = "records.csv"', "clients = 2", 'columns = ["size"]']
         ({"run": ["least_clients = 3"]}, "number of clients, 2"),
         ({"budget": ["epsilon = inf"]}, "`budget.epsilon`"),
         ({"budget": ["epsilon = 1.0", "sparse = { threshold = 1.0, most = 2 }"]}, "those of k-means have 2"),
-        ({"budget": ["epsilon = 1e-9"], "run": ["field_bits = 32"]}, "the field has 32"),
+        ({"budget": ["epsilon = 1e-17"]}, "bits; there are 64"),
+        ({"run": ["processes = 2"]}, "`run.processes`"),
         ({"algorithm": ['name = "means"']}, "`algorithm`"),
         ({"algorithm": [*KMEANS[:-1], "fraction_bits = 0", "clusters_ = 1"]}, "clusters_"),
         ({"algorithm": LOGISTIC}, "go with logistic"),
@@ -184,10 +184,10 @@ def test_a_folder_with_a_result_is_left_alone(folder: Path) -> None:
             run(write(folder), "--out", str(folder / "locked" / "out"))
 
 
-@pytest.mark.parametrize("processes", [3, 6])  # while parties start; while they compute
+@pytest.mark.parametrize("seconds", [0.0, 4.0])  # while it starts; while it computes
 @pytest.mark.e2e
-def test_ctrl_c_leaves_no_process_and_no_result(processes: int, folder: Path) -> None:
-    with _going_on_for_ever(folder, processes) as running:
+def test_ctrl_c_leaves_no_process_and_no_result(seconds: float, folder: Path) -> None:
+    with _going_on_for_ever(folder, seconds) as running:
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
         _, err = running.communicate(timeout=60)
         assert running.returncode == 130, err
@@ -198,19 +198,14 @@ def test_ctrl_c_leaves_no_process_and_no_result(processes: int, folder: Path) ->
 
 
 @contextlib.contextmanager
-def _going_on_for_ever(folder: Path, processes: int) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process group of its own, once so many processes are in it; nobody is left afterwards."""
-    spec = write(folder, algorithm=[*KMEANS[:2], "iterations = 100000", *KMEANS[3:]])
+def _going_on_for_ever(folder: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process group of its own, that long after Python is up; nobody is left afterwards."""
+    spec = write(folder, algorithm=[*KMEANS[:2], "iterations = 10000000", *KMEANS[3:]])
     command = [sys.executable, "-m", "ksdp", "pem", str(spec), "--out", str(folder / "out")]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        end = time.monotonic() + 120
-        while _group(running.pid) < processes:
-            assert time.monotonic() < end
-            assert running.poll() is None
-            time.sleep(0.02)
-        if processes == 6:
-            time.sleep(4)
+        time.sleep(3 + seconds)
+        assert running.poll() is None
         yield running
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ import scipy.sparse as sp
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
-from ksdp.extras.pem.host_run import hold_records, run_pem_host
-from ksdp.extras.pem.hosts import PemMessages
-from ksdp.extras.pem.messages import pack_state, unpack_state
+from ksdp.extras.pem.hosts import PemPrices, hold_records, run_pem_host
 from ksdp.extras.pem.records import load_functions
+from ksdp.flows.runs.budget import entries
+from ksdp.flows.runs.check import check_peers
 from ksdp.flows.runs.party import Node, RunLog
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
+from ksdp.storage.runs.ledger import Ledger
 
+from ...typed import typed
 from .hosts_here import Hosts
 from .own_functions import OWN
 
@@ -43,25 +46,10 @@ def test_hosts_come_to_the_ideal_result(tmp_path: Path) -> None:
     assert len({end["session"] for end in ends.values()}) == 1
     assert ends["hub"]["records"] == [60, 60, 60]
     assert ends["hub"]["clients"] == ends["hub"]["present"] == 6
-    assert ends["ada"]["own_clients_at_the_end"] == 3
+    assert ends["ada"]["own_clients"] == 3
     assert "OpenDP" in ends["sue"]["sampler"]
     said = (tmp_path / "out" / "ada" / "transcript.jsonl").read_text()
-    assert {"roll", "uploads", "taken"} <= {json.loads(line).get("kind") for line in said.splitlines()}
-
-
-@pytest.mark.deviation("PEM: as aggregator: tell of two results")
-def test_an_aggregator_that_tells_of_two_results_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts = Hosts(tmp_path, budget=CERTAIN).write()
-    tell = PemMessages.tell
-
-    async def told(messages: PemMessages, peer: str, kind: str, body: bytes) -> None:
-        if (kind, peer, messages.round) == ("state", "ada", 4):
-            final = unpack_state(body)
-            body = pack_state(replace(final, arrays={name: 2.0 * array for name, array in final.arrays.items()}))
-        await tell(messages, peer, kind, body)
-
-    monkeypatch.setattr(PemMessages, "tell", told)
-    assert "was shown another result: hub is not to be trusted" in str(hosts.play()["ada"])
+    assert {"greeting", "uploads", "roster"} <= {json.loads(line).get("kind") for line in said.splitlines()}
 
 
 def test_a_host_that_does_not_come_is_left_out_and_a_server_is_not(tmp_path: Path) -> None:
@@ -80,10 +68,10 @@ class Gone(RunLog):
 
     def note(self, what: str, peer: str = "", **more: Any) -> None:
         super().note(what, peer, **more)
-        if (what, more.get("round"), more.get("kind")) == ("sent", 2, self.kind):
+        if what == "sent" and more["kind"] == self.kind and more["round"] >= self.round:
             raise RuntimeError("gone")
 
-    kind = ""
+    kind, round = "", 7
 
 
 @pytest.mark.parametrize(("lost", "kind"), [("bob", "uploads"), ("tom", "present"), ("hub", "state")])
@@ -105,26 +93,55 @@ def test_who_disappears_in_the_middle(
     if lost == "bob":
         assert ends["hub"]["lost"] == ["bob"]
         assert ends["hub"]["records"] == [60, 30, 30]
-        assert ends["ada"]["result"] == ends["hub"]["result"]
+        assert {end["result"] for end in ends.values()} == {ends["hub"]["result"]}
         return
     for who, end in ends.items():
         assert isinstance(end, ProtocolError), (who, end)
         assert lost in str(end), (who, str(end))
+        assert not (tmp_path / "out" / who / "result.npz").exists()
+
+
+def test_a_host_that_says_nothing_is_given_up_after_its_patience(tmp_path: Path) -> None:
+    class Late(RunLog):
+        def note(self, what: str, peer: str = "", **more: Any) -> None:
+            super().note(what, peer, **more)
+            if (what, more.get("kind"), peer) == ("sent", "uploads", "ada"):
+                time.sleep(6)
+
+    hosts = Hosts(tmp_path, run="rows = 40\npatience = 2").write()
+    ends = hosts.play(watches={"bob": Late()})
+    assert ends["hub"]["lost"] == ["bob"]
+    assert ends["hub"]["records"] == [30, 30, 30]
+    assert "bob" in str(ends["bob"])
 
 
 def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, changed={"ada": "epsilon = 50.0|epsilon = 90.0"}).write()
     ends = hosts.play()
     assert all(isinstance(end, ProtocolError) for end in ends.values())
-    assert "ada belongs to another session, or to other terms" in str(ends["hub"])
+    assert "ada agreed to something else: `budget.epsilon` is 50.0 here and 90.0 there" in str(ends["hub"])
 
 
-def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksdp.extras.pem.hosts.BATCH_BYTES", 2000)
+def test_many_clients_of_one_host(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, budget=CERTAIN, servers=("sue", "tom", "una")).write(rows=300)
     ends = hosts.play(ada=hosts.held("ada", clients=200), bob=hosts.held("bob", clients=1 + 100))
     assert ends["hub"]["clients"] == 301
     assert ends["hub"]["records"] == [600] * 3
+
+
+def test_the_ledger_counts_an_attempt_that_is_lost_and_no_attempt_before_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is written down before the first share leaves, and stays at its highest price."""
+    hosts = Hosts(tmp_path, timeouts="present = 60\nmessage = 60\nreconnect = 0.3").write()
+    for name, kind, counted in (("one", "state", 0), ("two", "present", 1)):
+        log, ledger = Gone(), tmp_path / f"{name}.ledger"
+        log.kind, log.round = kind, 2 if kind == "state" else 4
+        ends = hosts.play(watches={"hub" if kind == "state" else "tom": log}, ledger=ledger, out=name)
+        assert isinstance(ends["ada"], ProtocolError), ends["ada"]
+        runs = entries(Ledger(ledger))
+        assert [run.finished for run in runs] == [False] * counted
+        assert [run.price for run in runs] == [PemPrices(hosts.read("ada").spec).worst(30)] * counted
 
 
 def test_functions_of_ones_own_must_be_the_same_at_all(tmp_path: Path) -> None:
@@ -165,3 +182,60 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
     sue = Node(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
     with pytest.raises(InputError, match="sue is a server"):
         run_pem_host(sue, held=hosts.held("ada", clients=10))
+
+
+def checking(hosts: Hosts, me: str = "ada", **changes: Any) -> Any:
+    given = {"key": hosts.folder / f"{me}.key", "wait": 0}
+    given |= {"data": hosts.folder / f"{me}.csv", "client": "ward"} if me in hosts.holders else {}
+    options = [part for name, value in (given | changes).items() if value for part in (f"--{name}", value)]
+    return typed(
+        "pem", hosts.folder / f"{me}.toml", "--me", me, *options, "--check", "--out", hosts.folder / "out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "me", "given", "said"),
+    [
+        ("patience|patients", "ada", {}, "patients"),
+        ('aggregator = "hub"|aggregator = "ann"', "ada", {}, "must list ann"),
+        ("bob.pub|none.pub", "ada", {}, "none.pub"),
+        ("bob.pub|ada.pub", "ada", {}, "parties.key"),
+        ("rows = 40|rows = 2", "ada", {}, "allows 2"),
+        ("|", "ada", {"key": "bob.key"}, "it is that of bob"),
+        ("|", "ada", {"data": "none.csv"}, "none.csv"),
+        ("|", "ada", {"client": "house"}, "house"),
+        ("|", "ada", {"clients": 3}, "exclude each other"),
+        ("|", "sue", {"data": "ada.csv"}, "holds no clients"),
+        ("|", "hub", {"clients": 2}, "holds no clients"),
+        ("|", "ada", {"functions": "none:Mine"}, "none"),
+        ("epsilon = 50.0|epsilon = 90.0", "ada", {}, "beyond the budget"),
+    ],
+)
+def test_the_check_refuses_what_a_run_would(
+    tmp_path: Path, change: str, me: str, given: dict[str, Any], said: str
+) -> None:
+    hosts = Hosts(tmp_path, changed={me: change}).write()
+    (tmp_path / "ada.budget.toml").write_text("[budget]\nepsilon = 60.0\n")
+    files = {name: tmp_path / value if name in ("key", "data") else value for name, value in given.items()}
+    with pytest.raises(InputError, match=said):
+        checking(hosts, me, **files)
+
+
+def test_hosts_that_are_right_find_nothing_and_an_absent_one_is_named(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path).write()
+    ends: dict[str, dict[str, str]] = {}
+
+    def go(name: str) -> None:
+        node = Node(hosts.read(name), name, load_private(tmp_path / f"{name}.key"), tmp_path / "out")
+        ends[name] = check_peers(node, 20.0)
+
+    threads = [threading.Thread(target=go, args=(name,)) for name in hosts.names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: set(end.values()) for name, end in ends.items()} == {name: {""} for name in hosts.names}
+    done = checking(hosts)
+    assert done.exit_code == 1
+    assert "30 records of 3 clients enter" in done.stderr
+    assert "4 to mend" in done.stdout

@@ -11,7 +11,7 @@ import pytest
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.specs.models import validated
-from ksdp.extras.pem.processes import read_pem_spec
+from ksdp.extras.pem.local import read_pem_spec
 from ksdp.extras.pem.spec import PemProtocol, PemSpec
 from ksdp.protocols.programs.protocol_file import parse_draft
 
@@ -80,7 +80,7 @@ def test_every_whole_number_of_a_file_of_pem_is_one(name: str) -> None:
 
 def test_so_is_every_one_of_a_run_on_one_machine() -> None:
     said = tables("k-means")
-    run = {"servers": 2, "processes": 2, "least_clients": 1}
+    run = {"servers": 2, "least_clients": 1}
     said = {"data": {"path": "x.csv", "columns": ["a"], "clients": 3}, "run": run} | {
         key: said[key] for key in ("algorithm", "budget")
     }

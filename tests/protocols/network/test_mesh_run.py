@@ -209,10 +209,10 @@ def test_another_key_is_nobody() -> None:
 @pytest.mark.parametrize(
     ("who", "days", "other_key", "ada_says", "bob_says"),
     [
-        ("bob", 3, False, "bob: .*differs by days from the one here: `ksdp party --check`", "ada: it hung up"),
-        ("bob", -40, False, "bob: .*differs by days from the one here: `ksdp party --check`", "ada: it hung up"),
-        ("ada", 3, False, "bob: it is not started", "ada: the clocks of ada and here differ by days"),
-        ("ada", -3, True, "bob: it is not started", "ada: it hung up: its clock is 3 days behind the clock here"),
+        ("bob", 3, False, "bob: .*differs by days from the one here: `timedatectl", "ada: it hung up"),
+        ("bob", -40, False, "bob: .*differs by days from the one here: `timedatectl", "ada: it hung up"),
+        ("ada", 3, False, "bob: it has not come: ", "ada: the clocks of ada and here differ by days"),
+        ("ada", -3, True, "bob: it has not come: ", "ada: it hung up: its clock is 3 days behind"),
     ],
 )
 def test_a_clock_that_is_days_off_is_not_called_a_wrong_key(
@@ -253,7 +253,7 @@ def test_other_terms_are_named_before_anything_is_said() -> None:
 
     ends = asyncio.run(play())
     assert all(isinstance(end, ProtocolError) for end in ends), ends
-    assert "`mechanism.rank` (3 here)" in str(ends[2])
+    assert "`mechanism.rank` is 3 here and 2 there" in str(ends[2])
 
 
 def test_an_address_in_use_is_refused() -> None:

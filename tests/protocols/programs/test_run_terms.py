@@ -31,7 +31,7 @@ def test_every_term_changes_the_digest() -> None:
     ]
     digests = {each.digest for each in [terms, *others]}
     assert len(digests) == len(others) + 1
-    assert {"mechanism.rank", "mechanism.start_seed", "vocabulary", "precision.fraction_bits"} <= set(terms.hashes)
+    assert {"mechanism.rank", "mechanism.start_seed", "vocabulary", "precision.fraction_bits"} <= set(terms.terms)
 
 
 def test_what_no_run_can_keep_is_refused() -> None:
@@ -49,12 +49,12 @@ def test_what_no_run_can_keep_is_refused() -> None:
 
 def test_a_greeting_comes_back_and_names_what_differs_without_repeating_strangers_words() -> None:
     terms = terms_of(2)
-    greeting = Greeting(terms.digest, terms.hashes, bytes(32))
+    greeting = Greeting(terms.terms, bytes(32))
     assert Greeting.from_bytes(greeting.to_bytes()) == greeting
-    greeting.check(terms, "bob")
-    odd = Greeting(bytes(32), {**terms.hashes, "\x1b[31m": "0"}, bytes(32))
+    greeting.check(terms.terms, "bob")
+    odd = Greeting({**terms.terms, "\x1b[31m": "0"}, bytes(32))
     with pytest.raises(ProtocolError) as caught:
-        odd.check(terms, "bob")
+        odd.check(terms.terms, "bob")
     assert str(caught.value).isprintable()
     assert "a term that is not known here" in str(caught.value)
 

@@ -133,5 +133,5 @@ def test_who_means_another_server_or_none_is_told() -> None:
     )
     spoken = {n: next(p) for n, p in nodes.items()}
     mail = {o: spoken[o].messages["ada"] for o in ("bob", "cyd", SERVER)}
-    with pytest.raises(ProtocolError, match=r"bob agreed to something else; what differs: `server` \(\["):
+    with pytest.raises(ProtocolError, match=r"bob agreed to something else: `server` is \["):
         nodes["ada"].send(mail)

@@ -1,17 +1,17 @@
-"""PEM among processes of this machine, or between hosts: `pem`."""
+"""PEM on this machine, or between hosts: `pem`."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.findings_of_checks import check_run
 from ksdp.commands.options import JsonOption, signing_key, with_options
+from ksdp.commands.runs import check_node
 
 if TYPE_CHECKING:
     from ksdp.extras.pem.records import OwnFunctions
@@ -70,23 +70,15 @@ def pem(
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
-    from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
     from ksdp.extras.pem.records import load_functions
-    from ksdp.flows.interruption import utc_now
 
-    me, key = host.me, host.key
-    if me is not None and key is None:
+    if host.me is not None and host.key is None:
         raise InputError("`--key` must be given with `--me`.")
-    if checking.check:
-        if me is None or key is None:
-            raise InputError("`--check` goes with `--me`.")
-        asked = PemQuestion(
-            spec, me, key, signing_key, out, **asdict(records), functions=functions, folder=Path.cwd()
-        )
-        check_run(check_pem_here(asked, utc_now()), me, host.listen, checking.wait, as_json=as_json)
+    if checking.check and host.me is None:
+        raise InputError("`--check` goes with `--me`.")
     own = load_functions(functions, Path.cwd()) if functions else None
-    if me is not None:
-        _between_hosts(spec, out, own, host, records, as_json=as_json)
+    if host.me is not None:
+        _between_hosts(spec, out, own, host, records, checking, as_json=as_json)
         return
     if host != HostOptions() or records != RecordsOptions():
         raise InputError("`--key`, `--listen`, `--data`, `--client` and `--clients` go with `--me`.")
@@ -94,8 +86,8 @@ def pem(
 
 
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
-    """Run everybody in processes of this machine."""
-    from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, run_prepared
+    """Play everybody in this process."""
+    from ksdp.extras.pem.local import prepare_pem, read_pem_spec, run_prepared
     from ksdp.flows.interruption import utc_now
     from ksdp.storage.runs.results import require_no_result
     from ksdp.terminal import terminal
@@ -115,7 +107,7 @@ def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
     claimed, tight = done["claimed"]["epsilon"], done["tight"]
     typer.echo(
         f"{done['iterations']} of {done['planned_iterations']} iterations in {done['seconds']:.1f} s, "
-        f"{done['clients']} clients; lost: {', '.join(done['lost']) or 'nobody'}\n"
+        f"{done['clients']} clients; lost: {', '.join(done.get('lost', ())) or 'nobody'}\n"
         f"{found}\n"
         f"cost    epsilon {claimed:.4g} at delta 0; {tight['epsilon']:.4g} at delta {tight['delta']:g}\n"
         f"        for {done['promise']}\n"
@@ -124,14 +116,22 @@ def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
 
 
 def _between_hosts(
-    protocol: Path, out: Path, own: OwnFunctions | None, me: HostOptions, held: RecordsOptions, *, as_json: bool
+    protocol: Path,
+    out: Path,
+    own: OwnFunctions | None,
+    me: HostOptions,
+    held: RecordsOptions,
+    checking: OnlyCheckOptions,
+    *,
+    as_json: bool,
 ) -> None:
-    """Take part as one host."""
-    from ksdp.extras.pem.host_run import PemPrices, hold_records, read_pem_hosts, run_pem_host
+    """Take part as one host, or check what would stand in the way."""
+    from ksdp.extras.pem.hosts import PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
     from ksdp.flows.runs.party import Node, RunLog
     from ksdp.protocols.network.mesh import Address
+    from ksdp.storage.runs.results import require_no_result
 
     name, key = me.me, me.key
     assert name is not None
@@ -140,17 +140,20 @@ def _between_hosts(
     address = Address.parse(me.listen) if me.listen else None
     host = Node(hosts, name, signing_key(key), out, address, log=log)
     host.check()
-    role, guard, records = hosts.nodes.role(name), None, None
+    require_no_result(out)
+    role, guard, records = hosts.terms.role(name), None, None
     algorithm = None
     if role != "server":
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
-    if role == "holder":
+    if role != "holder" and held != RecordsOptions():
+        raise InputError(f"{name} holds no clients: give no records.")
+    if role == "holder" and (held.data is not None or not checking.check):
         records = hold_records(hosts, held.data, held.client, held.clients)
         written, limits = budget_files(name, key)
-        prices = PemPrices(hosts, hosts.spec.algorithm.name)
-        guard = open_guard(prices, records.hash, records.count, written, limits, utc_now)
-    elif held != RecordsOptions():
-        raise InputError(f"{name} holds no clients: give no records.")
+        guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, written, limits, utc_now)
+        typer.echo(f"{records.count} records of {len(records.clients)} clients enter", err=True)
+    if checking.check:
+        check_node(host, checking.wait, as_json=as_json)
     typer.echo(f"{name} takes part as {role}; waiting.", err=True)
     done = run_pem_host(host, algorithm=algorithm, held=records, guard=guard)
     if guard is not None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from prefect import flow
 
-from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, run_prepared
+from ksdp.extras.pem.local import prepare_pem, read_pem_spec, run_prepared
 from ksdp.flows.deployable import RESULTS, Logged, tagged
 from ksdp.flows.interruption import listening
 
 
 @flow(name="ksdp-pem", retries=0, **RESULTS)
 def pem_flow(spec: str, out: str) -> dict[str, Any]:
-    """Run PEM, every party a process of this machine. Never tried again: each attempt spends privacy.
+    """Run PEM, every party in this process. Never tried again: each attempt spends privacy.
 
     Parameters
     ----------

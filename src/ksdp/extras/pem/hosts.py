@@ -1,366 +1,209 @@
-"""PEM between hosts over the mesh of pinned keys: a server, the aggregator, a host that holds clients."""
+"""PEM between hosts: what one of them does, from its files to its result."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import scipy.sparse as sp
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.noise import Budget, Vetted, tight_epsilon
-from ksdp.audit.randomness import os_random
-from ksdp.extras.pem.messages import (
-    NONCE_BYTES,
-    PemNodes,
-    PemTerms,
-    PemUpload,
-    client_name,
-    is_of,
-    make_roll,
-    meet,
-    unpack_state,
-)
-from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
-from ksdp.protocols.channel.keys import Envelope
-from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
-from ksdp.protocols.network.links import LinkError
-from ksdp.protocols.network.mesh import Mesh, Note, joined
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
+from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
+from ksdp.audit.specs.models import validated
+from ksdp.extras.pem.records import read_records
+from ksdp.extras.pem.rounds import PemOutcome, PemTerms, pem_rounds
+from ksdp.extras.pem.spec import PemDataSpec, PemProtocol, PemRecordsSpec, cost_of, promise
+from ksdp.flows.runs.budget import BudgetGuard
+from ksdp.flows.runs.party import Node, TranscribedRun
+from ksdp.flows.runs.protocol_files import public_key, read_protocol_file
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.network.links import LinkTimes
+from ksdp.protocols.network.mesh import Address
+from ksdp.storage.runs.results import require_no_result, write_run
 
-LARGEST = 1 << 30
+_LARGEST = 1 << 30
 """Bytes of the longest message that is taken."""
-BATCH_BYTES = 4 << 20
-"""Of clients' messages, before the next batch begins."""
 
 
 @dataclass(frozen=True, eq=False)
-class PemOutcome:
-    """The end of a run at one host."""
+class PemHosts:
+    """A protocol file, checked."""
 
-    session: str
-    """64 hex digits; the same at every host."""
-    state: PemState
-    """The last one."""
-    digest: str
-    """SHA-256 of it as it was announced."""
-    clients: int
-    """Of all hosts, at the start."""
-    here: int = 0
-    """This holder's clients that all servers had at the end."""
-    rows: tuple[int, ...] = ()
-    """Records that took part, iteration by iteration; the aggregator knows it."""
-    present: tuple[str, ...] = ()
-    """Clients that were there at the end; the aggregator knows it."""
-    refused: int = 0
-    """Uploads that this server did not take."""
-    sampler: str = ""
-    """What drew this server's noise."""
-    lost: tuple[str, ...] = ()
-    """Hosts that did not come, or were lost."""
+    spec: PemProtocol
+    who: tuple[Participant, ...]
+    """All hosts with their keys."""
+    terms: PemTerms
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """Every term by its name."""
+        return self.terms.terms
+
+    def address(self, name: str) -> Address:
+        """Where a host listens."""
+        return next(Address.parse(node.address) for node in self.spec.parties if node.name == name)
 
 
-_DELTA = 1e-5
+@dataclass(frozen=True)
+class PemPrices:
+    """What a run of PEM costs a record, for the ledger."""
+
+    spec: PemProtocol
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The algorithm and its budget."""
+        spec = self.spec
+        return {"name": f"pem {spec.algorithm.name}", "version": spec.pem, "epsilon": spec.budget.epsilon}
+
+    def worst(self, own: int) -> Price:
+        """Of all iterations."""
+        return pure_price(self.spec.budget.epsilon, promise(len(self.spec.servers)))
+
+    def final(self, own: int, about: dict[str, Any]) -> Price:
+        """Of those that were run."""
+        spent = float(about["claimed"]["epsilon"])
+        return pure_price(spent, str(about["promise"])) if spent else Price(0.0, "no iteration was run")
 
 
-def promise(servers: int) -> str:
-    """What holds for a record, against whom."""
-    return (
-        "one record replaced by any other; how many each client has is public; trust: the aggregator, the other "
-        f"clients and all but one of the {servers} servers together; everybody keeps to the protocol"
+def read_pem_hosts(path: Path) -> PemHosts:
+    """Read and check a protocol file, with the keys that it names."""
+    file = read_protocol_file(path)
+    spec, base = validated(PemProtocol, file.tables, "protocol file"), file.base
+    who = []
+    for node in spec.parties:
+        Address.parse(node.address)
+        who.append(Participant(node.name, public_key(base, node.key).public_bytes_raw()))
+    file.require_signed()
+    return PemHosts(spec, tuple(sorted(who)), spec.agreed(tuple(sorted(who))))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldRecords:
+    """A holder's clients."""
+
+    clients: Mapping[str, sp.csr_array]
+    hash: str
+    """Of all its records."""
+
+    @property
+    def count(self) -> int:
+        """Records of all of them."""
+        return sum(part.shape[0] for part in self.clients.values())
+
+
+def hold_records(hosts: PemHosts, data: Path | None, client: str | None, clients: int | None) -> HeldRecords:
+    """A holder's records, by client.
+
+    Parameters
+    ----------
+    data : Path, optional
+        Their file.
+    client : str, optional
+        Column that says whose a record is.
+    clients : int, optional
+        In its place: to how many clients they are dealt out in turns; one by default.
+    """
+    spec = hosts.spec
+    if data is None:
+        raise InputError("`--data` must name the file of the clients' records.")
+    if client is not None and clients is not None:
+        raise InputError("`--client` and `--clients` exclude each other.")
+    keys = spec.records.model_dump(include=set(PemRecordsSpec.model_fields))
+    dealt = None if client is not None else clients or 1
+    records = read_records(
+        PemDataSpec(path=str(data.resolve()), client=client, clients=dealt, **keys),
+        data.resolve().parent,
+        spec.algorithm,
     )
+    if records.matrix.shape[1] != spec.records.wide:
+        raise InputError(
+            f"{data.name} has {records.matrix.shape[1]} columns; the protocol file says {spec.records.wide}."
+        )
+    parts = dict(zip(records.clients, records.parts(), strict=True))
+    largest = max(part.shape[0] for part in parts.values())
+    if spec.budget.batch is None and largest > spec.run.rows:
+        raise InputError(f"a client has {largest} records; the protocol file allows {spec.run.rows} (`run.rows`).")
+    matrix = records.matrix
+    digest = hashlib.sha256(matrix.data.tobytes() + matrix.indices.tobytes() + matrix.indptr.tobytes())
+    return HeldRecords(parts, f"sha256:{digest.hexdigest()}")
 
 
-def cost_of(budget: Budget, iterations: int, servers: int) -> dict[str, Any]:
-    """What so many iterations of a run cost a record, for `run.json`."""
-    return {
-        "iterations": iterations,
-        "planned_iterations": budget.iterations,
-        "claimed": {"epsilon": budget.spent(iterations), "delta": 0.0},
-        "tight": {"epsilon": tight_epsilon(budget, _DELTA, iterations), "delta": _DELTA},
-        "promise": promise(servers),
-    }
+_NO_DATA = frozenset({"greeting", "clients", "state"})
 
 
-class PemMessages:
-    """This host's messages: each says what it is, and is noted.
-
-    Parameters
-    ----------
-    note : callable
-        Told of every event; kinds, names and sizes.
-    """
-
-    def __init__(self, mesh: Mesh, note: Note) -> None:
-        self.mesh, self.note = mesh, note
-        self.round = 0
-        """Number of what is said now: no message is taken for one of another."""
-        self.sent = 0
-        """Bytes of all that this host said."""
-
-    def here(self, names: Iterable[str]) -> list[str]:
-        """Those of them who have not failed."""
-        return [name for name in names if not self.mesh.links[name].failed.done()]
-
-    async def tell(self, peer: str, kind: str, body: bytes) -> None:
-        """Say one thing."""
-        message = pack("pem-said", kind.encode(), pack_number(self.round), body)
-        self.note(what="sent", kind=kind, round=self.round, peer=peer, bytes=len(message))
-        self.sent += len(message)
-        await self.mesh.links[peer].send(message)
-
-    async def tell_those_here(self, peers: Iterable[str], kind: str, body: bytes) -> None:
-        """Say it to all who have not failed; who fails now is left out from here on."""
-
-        async def one(peer: str) -> None:
-            with contextlib.suppress(LinkError):
-                await self.tell(peer, kind, body)
-
-        await asyncio.gather(*map(one, self.here(peers)))
-
-    async def hear(self, peer: str, kind: str) -> bytes:
-        """Hear one thing."""
-        message = await self.mesh.links[peer].receive()
-        self.note(what="received", kind=kind, round=self.round, peer=peer, bytes=len(message))
-        said, number, body = unpack("pem-said", message, 3)
-        if (said, number_of(number)) != (kind.encode(), self.round):
-            raise ProtocolError(f"{peer} is at another step: {kind} is due.")
-        return body
-
-    async def hear_all(self, peers: Sequence[str], kind: str) -> dict[str, bytes]:
-        """Hear one thing of each."""
-        tasks = [asyncio.create_task(self.hear(peer, kind)) for peer in peers]
-        try:
-            return dict(zip(peers, await asyncio.gather(*tasks), strict=True))
-        finally:
-            for task in tasks:
-                task.cancel()
-
-
-@contextlib.asynccontextmanager
-async def joined_messages(
-    mesh: Mesh, note: Note, *, present: float, optional: frozenset[str]
-) -> AsyncIterator[PemMessages]:
-    """Join, exchange messages, part (`joined`)."""
-    async with joined(mesh, note, present, optional):
-        yield PemMessages(mesh, note)
-
-
-async def agree(
-    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: Iterable[str] = ()
-) -> PemTerms:
-    """Send this host's roll and hear everybody's; the aggregator collects them."""
-    own = make_roll(nodes, name, key, os_random(NONCE_BYTES), clients)
-    hub = nodes.aggregator.name
-    if name != hub:
-        await messages.tell(hub, "roll", own.to_bytes())
-        return meet(nodes, name, own, envelopes(await messages.hear(hub, "rolls")))
-    rolls = [own]
-    for peer in messages.here(sorted(messages.mesh.links)):
-        try:
-            rolls.append(Envelope.from_bytes(await messages.hear(peer, "roll")))
-        except LinkError:
-            if peer not in {p.name for p in nodes.holders}:
-                raise
-    terms = meet(nodes, name, own, rolls)
-    await messages.tell_those_here(messages.mesh.links, "rolls", pack("envelopes", *(r.to_bytes() for r in rolls)))
-    return terms
-
-
-async def play(
-    messages: PemMessages,
-    nodes: PemNodes,
-    name: str,
-    key: Ed25519PrivateKey,
-    algorithm: PemAlgorithm | None,
-    records: Mapping[str, sp.csr_array],
-    patience: float,
-) -> PemOutcome:
-    """Take part as what the terms say that this host is.
+def run_pem_host(
+    host: Node[PemHosts],
+    *,
+    algorithm: PemAlgorithm | None = None,
+    held: HeldRecords | None = None,
+    guard: BudgetGuard | None = None,
+) -> dict[str, Any]:
+    """Take part, and write the result into a folder: what its `run.json` says.
 
     Parameters
     ----------
-    algorithm : PemAlgorithm or None
+    algorithm : PemAlgorithm, optional
         The functions; a server needs none.
-    records : mapping
-        Of a holder's clients, as the host calls them.
-    patience : float
-        Seconds that a server gives a holder's uploads; who is later is out.
+    held : HeldRecords, optional
+        Of a holder, which alone has some.
+    guard : BudgetGuard, optional
+        Of a holder, whose ledger the run is written into.
     """
-    role = nodes.role(name)
-    if role == "server":
-        return await _serve(messages, await agree(messages, nodes, name, key), patience)
-    assert algorithm is not None
-    if role == "aggregator":
-        return await _aggregate(messages, await agree(messages, nodes, name, key), algorithm)
-    held = {client_name(name, client): part for client, part in records.items()}
-    return await _hold(messages, await agree(messages, nodes, name, key, held), algorithm, held)
+    hosts, name, terms = host.run, host.name, host.run.terms
+    host.check()
+    require_no_result(host.out)
+    role, times, patience = terms.role(name), hosts.spec.timeouts, hosts.spec.run.patience
+    _check_held(name, role, algorithm, held)
+    with TranscribedRun(host.out, host.clock, host.log, guard.begin if guard else None, _NO_DATA) as noted:
+        noted.note(what="run", me=name, role=role, agreement=terms.digest.hex(), records=held.count if held else 0)
+        # Who comes first hears nothing before the last one has come, or is given up; then for an iteration.
+        link = LinkTimes(message=times.present + times.message + 2 * patience, reconnect=times.reconnect)
+        late = {peer: patience for peer in terms.holders if peer != name}
+        mesh = host.mesh(limit=_LARGEST, times=link, note=noted.note, patience=late)
+        rounds = pem_rounds(terms, name, algorithm, held.clients if held else None)
+        outcome = noted.played(rounds, mesh, times.present)
+        about = _about(hosts, name, outcome, held) | noted.took()
+        write_run(host.out, outcome.state.arrays, {}, about)
+        noted.note(what="done", session=outcome.session, result=outcome.digest)
+    if guard is not None:
+        guard.finish(about)
+    return about
 
 
-def envelopes(body: bytes) -> list[Envelope]:
-    """Those that one message holds."""
-    return [Envelope.from_bytes(each) for each in unpack("envelopes", body)]
+def _check_held(name: str, role: str, algorithm: PemAlgorithm | None, held: HeldRecords | None) -> None:
+    """Refuse records where none are held, and a host without what its role needs."""
+    if (role == "holder") != (held is not None):
+        raise InputError(
+            f"{name} is {_ROLES[role]}: records are for hosts that hold clients, and for all of them."
+        )
+    if role != "server" and algorithm is None:
+        raise SpecError("functions are needed here.")
 
 
-async def _serve(messages: PemMessages, terms: PemTerms, patience: float) -> PemOutcome:
-    """Serve: add up shares and noise, iteration by iteration."""
-    sampler = Vetted()
-    await asyncio.to_thread(sampler.draw, 1.0, 1)  # loads what it needs now, not in the first iteration
-    hub, holders = terms.nodes.aggregator.name, [p.name for p in terms.nodes.holders]
-    server = PemServer(terms, sampler=sampler)
-    refused = 0
-    while True:
-        messages.round += 1
-        message = await messages.hear(hub, "state")
-        if not await asyncio.to_thread(server.open, message):
-            break
-        one_at_a_time = asyncio.Lock()
-        gathered = (
-            _gather(messages, server, holder, patience, one_at_a_time) for holder in messages.here(holders)
-        )  # each until its last batch
-        refused += sum(await asyncio.gather(*gathered))
-        await messages.tell(hub, "present", server.present())
-        partial = await asyncio.to_thread(server.total, await messages.hear(hub, "roster"))
-        await messages.tell(hub, "partial", partial)
-        left = server.waits_for
-        for holder in messages.here(holders):
-            count = sum(is_of(client, holder) for client in left)
-            await messages.tell_those_here([holder], "taken", pack_number(count))
-    digest = hashlib.sha256(message).digest()
-    await messages.tell_those_here(holders, "result", digest)
-    return PemOutcome(
-        terms.session.hex(), unpack_state(message), digest.hex(), len(terms.clients), refused=refused,
-        sampler=sampler.label, lost=_lost(messages, holders),
-    )  # fmt: skip
+_ROLES = {"holder": "a host that holds clients", "server": "a server", "aggregator": "the aggregator"}
 
 
-async def _gather(
-    messages: PemMessages, server: PemServer, holder: str, patience: float, one_at_a_time: asyncio.Lock
-) -> int:
-    """Take one holder's uploads up to its last batch; how many were refused."""
-    refused = 0
-
-    def take(uploads: Sequence[bytes]) -> int:
-        bad = 0
-        for each in uploads:
-            try:
-                upload = PemUpload.from_bytes(each)
-                if not is_of(upload.sender, holder):
-                    raise ProtocolError(f"{holder} sent an upload of another client.")
-                server.take(upload)
-            except ProtocolError:
-                bad += 1
-        return bad
-
-    async for body in _in_time(messages, holder, "uploads", patience):
-        try:
-            last, *uploads = unpack("pem-batch", body)
-        except ProtocolError:
-            await _out(messages, holder, "sends what is damaged")
-            return refused + 1
-        async with one_at_a_time:
-            refused += await asyncio.to_thread(take, uploads)
-        if last == b"\1":
-            break
-    return refused
-
-
-async def _in_time(messages: PemMessages, holder: str, kind: str, patience: float) -> AsyncIterator[bytes]:
-    """What a holder says, until it is late, lost, or says something else: then it is out."""
-    deadline = asyncio.get_running_loop().time() + patience
-    while True:
-        left = deadline - asyncio.get_running_loop().time()
-        try:
-            body = await asyncio.wait_for(messages.hear(holder, kind), max(left, 0.001))
-        except (TimeoutError, ProtocolError) as error:
-            why = "is late" if isinstance(error, TimeoutError) else "says what is not due"
-            await _out(messages, holder, "is lost" if isinstance(error, LinkError) else why)
-            return
-        yield body
-
-
-async def _out(messages: PemMessages, holder: str, why: str) -> None:
-    link = messages.mesh.links[holder]
-    if not link.failed.done():
-        await link.abort("gone", holder)
-        link.fail(f"{holder} {why}.", "gone")
-    messages.note(what="out", peer=holder)
-
-
-async def _aggregate(messages: PemMessages, terms: PemTerms, algorithm: PemAlgorithm) -> PemOutcome:
-    """Aggregate: announce states, add the servers' sums."""
-    aggregator = PemAggregator(terms, algorithm)
-    holders, servers = [p.name for p in terms.nodes.holders], [p.name for p in terms.nodes.servers]
-    while True:
-        messages.round += 1
-        message = aggregator.begin()
-        for server in servers:
-            await messages.tell(server, "state", message)
-        await messages.tell_those_here(holders, "state", message)
-        if aggregator.due == "done":
-            break
-        roster = aggregator.roster(await messages.hear_all(servers, "present"))
-        for server in servers:
-            await messages.tell(server, "roster", roster)
-        await asyncio.to_thread(aggregator.reduce, await messages.hear_all(servers, "partial"))
-    rows = tuple(total.rows for total in aggregator.totals)
-    return PemOutcome(
-        terms.session.hex(), aggregator.state, hashlib.sha256(message).hexdigest(), len(terms.clients),
-        rows=rows, present=aggregator.present, lost=_lost(messages, holders),
-    )  # fmt: skip
-
-
-def _lost(messages: PemMessages, holders: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(holders) - set(messages.here(holders))))
-
-
-async def _hold(
-    messages: PemMessages, terms: PemTerms, algorithm: PemAlgorithm, records: Mapping[str, sp.csr_array]
-) -> PemOutcome:
-    """Hold clients: give each one's share to every server, iteration by iteration."""
-    hub, servers = terms.nodes.aggregator.name, [p.name for p in terms.nodes.servers]
-    clients = [PemClient(terms, name, algorithm, part) for name, part in records.items()]
-    left = len(clients)
-    while True:
-        messages.round += 1
-        message = await messages.hear(hub, "state")
-        state = unpack_state(message)
-        if terms.nodes.budget.over(state):
-            break
-        await _upload(messages, clients, message, servers)
-        left = min(number_of(each) for each in (await messages.hear_all(servers, "taken")).values())
-    digest = hashlib.sha256(message).digest()
-    for server, theirs in (await messages.hear_all(servers, "result")).items():
-        if theirs != digest:
-            raise ProtocolError(f"{server} was shown another result: {hub} is not to be trusted.")
-    return PemOutcome(terms.session.hex(), state, digest.hex(), len(terms.clients), left)
-
-
-async def _upload(
-    messages: PemMessages, clients: Sequence[PemClient], message: bytes, servers: Sequence[str]
-) -> None:
-    """Every client's answer, to every server; so many at a time that no message is long."""
-    at = 0
-    while True:
-        batch: dict[str, list[bytes]] = {server: [] for server in servers}
-
-        def fill(start: int, into: dict[str, list[bytes]] = batch) -> int:
-            size = 0
-            while start < len(clients) and size < BATCH_BYTES:
-                for server, upload in clients[start].answer(message).items():
-                    into[server].append(upload.to_bytes())
-                    size += len(into[server][-1]) if server == servers[0] else 0
-                start += 1
-            return start
-
-        at = await asyncio.to_thread(fill, at)
-        last = b"\1" if at >= len(clients) else b"\0"
-        for server, uploads in batch.items():
-            await messages.tell(server, "uploads", pack("pem-batch", last, *uploads))
-        if last == b"\1":
-            return
+def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | None) -> dict[str, Any]:
+    spec, terms = hosts.spec, hosts.terms
+    return cost_of(terms.budget, outcome.state.iteration, len(terms.servers)) | {
+        "me": name,
+        "role": terms.role(name),
+        "session": outcome.session,
+        "agreement": terms.digest.hex(),
+        "result": outcome.digest,
+        "mechanism": {"name": f"pem {spec.algorithm.name}", "version": spec.pem},
+        "functions": terms.algorithm,
+        "parties": {node.name: terms.role(node.name) for node in spec.parties},
+        "clients": outcome.clients,
+        "own_clients": len(held.clients) if held else 0,
+        "records": list(outcome.rows),
+        "present": outcome.present,
+        "lost": list(outcome.lost),
+        "own_records": held.count if held else 0,
+        "sampler": outcome.sampler,
+    }

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, model_validator
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
@@ -21,11 +18,11 @@ from ksdp.audit.mechanisms.pem.mechanisms import (
     Part,
     Positive,
 )
-from ksdp.audit.mechanisms.pem.noise import Budget, Sparse
+from ksdp.audit.mechanisms.pem.noise import Budget, Sparse, tight_epsilon
 from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.specs.models import Section
-from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
-from ksdp.protocols.channel.keys import VERSION, Participant
+from ksdp.extras.pem.rounds import PemTerms
+from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.programs.protocol_file import PartySpec, TimeoutsSpec
 
 
@@ -183,21 +180,35 @@ class PemBounds(Section, frozen=True):
 
     least_clients: Number = 1
     """With fewer clients the run ends."""
-    field_bits: Literal[64, 32] = 64
-    """Size of the prime field that sums are in."""
-    patience: Positive = 60.0
-    """Seconds that a server waits for a host's clients; who is later is out of the run."""
 
 
 class PemRunSpec(PemBounds, frozen=True):
-    """Who takes part, and how long they wait."""
+    """Who takes part."""
 
     servers: Annotated[int, Whole(2, 100)] = 2
     """Each adds all of the noise."""
-    processes: Number = 2
-    """That the clients are spread over."""
-    timeout: Positive = 600.0
-    """Seconds without any news after which the run is given up."""
+
+
+_DELTA = 1e-5
+
+
+def promise(servers: int) -> str:
+    """What holds for a record, against whom."""
+    return (
+        "one record replaced by any other; how many each client has is public; trust: the aggregator, the other "
+        f"clients and all but one of the {servers} servers together; everybody keeps to the protocol"
+    )
+
+
+def cost_of(budget: Budget, iterations: int, servers: int) -> dict[str, Any]:
+    """What so many iterations of a run cost a record, for `run.json`."""
+    return {
+        "iterations": iterations,
+        "planned_iterations": budget.iterations,
+        "claimed": {"epsilon": budget.spent(iterations), "delta": 0.0},
+        "tight": {"epsilon": tight_epsilon(budget, _DELTA, iterations), "delta": _DELTA},
+        "promise": promise(servers),
+    }
 
 
 AlgorithmSpec = Annotated[KMeansSpec | LogisticSpec | AprioriSpec | OwnSpec, Field(discriminator="name")]
@@ -286,6 +297,8 @@ class PemTermsSpec(PemBounds, frozen=True):
 
     rows: Number
     """Most records of one client; of a stream the `batch` counts instead."""
+    patience: Positive = 60.0
+    """Seconds that a host with clients may let the others wait; who is later is out of the run."""
 
 
 class PemProtocol(PemTask, frozen=True):
@@ -347,36 +360,28 @@ class PemProtocol(PemTask, frozen=True):
             made.init()
         return made
 
-    def nodes(self, keys: Mapping[str, Ed25519PublicKey]) -> PemNodes:
-        """Who takes part as what, by their keys."""
-        who = {node.name: Participant(node.name, keys[node.name].public_bytes_raw()) for node in self.parties}
-        if len({p.identity for p in who.values()}) != len(who):
+    def agreed(self, who: tuple[Participant, ...]) -> PemTerms:
+        """Who takes part as what, and what is run."""
+        if len({p.identity for p in who}) != len(who):
             raise SpecError("`parties.key` must differ from host to host.")
-        chosen = self.algorithm
-        said = chosen.says if isinstance(chosen, OwnSpec) else None
-        field = PrimeField(self.run.field_bits)
-        if said is None:
-            made = self.made(self.records.wide)
-            said = repr(made)
-            try:
-                check_room(made.init().blocks, self.planned(), self._rows, len(self.servers), field)
-            except ProtocolError as error:
-                raise SpecError(f"the protocol file is refused: {error}") from error
-        return PemNodes(
-            tuple(sorted(who[name] for name in who.keys() - {*self.servers, self.aggregator})),
-            tuple(sorted(who[name] for name in self.servers)),
-            who[self.aggregator],
-            self.planned(), self._rows, said, field, self.run.least_clients,
-            self._agreement(who),
+        chosen, rest = self.algorithm, {*self.servers, self.aggregator}
+        own = chosen.says if isinstance(chosen, OwnSpec) else None
+        made = None if own is not None else self.made(self.records.wide)
+        terms = PemTerms(
+            tuple(sorted({p.name for p in who} - rest)), tuple(sorted(self.servers)), self.aggregator,
+            self.planned(), self.budget.batch or self.run.rows, own or repr(made), self.run.least_clients,
+            self._said(who),
         )  # fmt: skip
+        try:
+            terms.check_room(made.init().blocks if made else (), 1)
+        except ProtocolError as error:
+            raise SpecError(f"the protocol file is refused: {error}") from error
+        return terms
 
-    @property
-    def _rows(self) -> int:
-        return self.budget.batch or self.run.rows
-
-    def _agreement(self, who: Mapping[str, Participant]) -> bytes:
-        """Hash of everything but where hosts are and how long they wait for each other."""
-        said = self.model_dump(mode="json", exclude={"parties": True, "timeouts": True})
-        keys = {name: participant.identity.hex() for name, participant in sorted(who.items())}
-        text = json.dumps([VERSION.decode(), said, keys], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).digest()
+    def _said(self, who: tuple[Participant, ...]) -> dict[str, Any]:
+        """Every line by its name, but where hosts are and how long they wait for each other."""
+        lines: dict[str, Any] = {}
+        for name, value in self.model_dump(mode="json", exclude={"parties": True, "timeouts": True}).items():
+            table = value if isinstance(value, dict) else None
+            lines |= {name: value} if table is None else {f"{name}.{key}": one for key, one in table.items()}
+        return lines | {"parties": [[each.name, each.identity.hex()] for each in who]}

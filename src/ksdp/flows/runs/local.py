@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, KsdpError, ProtocolError
-from ksdp.flows.interruption import advance, interrupts_wait
+from ksdp.flows.interruption import interrupts_wait
 from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import load_private
@@ -44,21 +44,11 @@ def _end_with_parent() -> None:
 class Launcher:
     """Processes with a pipe each; all are ended where the block ends.
 
-    Every process runs a function whose first argument is its end of the pipe
-    (`ksdp.protocols.network.party_process.run_in_process`). Whoever listens (`ksdp.flows.interruption`) hears of
-    processes that are ready and of steps that are done.
-
-    Parameters
-    ----------
-    timeout : float, optional
-        Seconds without a message after which the run is given up; None waits for ever.
+    Every process runs a function whose first argument is its end of the pipe (`run_in_process`).
     """
 
-    def __init__(self, timeout: float | None) -> None:
-        self._timeout = timeout
+    def __init__(self) -> None:
         self._processes: list[Any] = []
-        self._unread: dict[Connection, list[tuple[str, Any]]] = {}
-        self._open: set[Connection] = set()
 
     def __enter__(self) -> Launcher:
         return self
@@ -71,40 +61,23 @@ class Launcher:
             process.start()
             self._processes.append(process)
         theirs.close()
-        self._unread[ours] = []
-        self._open.add(ours)
         return ours
 
-    def hear(self, pipe: Connection, kind: str = "ready") -> Any:
-        """The next message of a party.
+    def end(self, pipe: Connection) -> dict[str, Any]:
+        """What a party sends at its end.
 
         Raises
         ------
         ProtocolError
-            If any party fails, this one sends another kind of message or is gone, or nobody sends any in time.
+            If it fails, or is gone before that.
         """
-        while not self._unread[pipe]:
-            readable = [p for p in wait(list(self._open), self._timeout) if isinstance(p, Connection)]
-            if not readable:
-                raise ProtocolError(f"No party sent anything for {self._timeout:g} seconds: the run is given up.")
-            for other in readable:
-                message = _received(other)
-                if message[0] == "step":
-                    advance(1)
-                    continue
-                if message[0] == "gone":
-                    self._open.discard(other)  # it would be readable for ever
-                self._unread[other].append(message)
-        sent, content = self._unread[pipe].pop(0)
-        if sent != kind:
-            raise ProtocolError("A party ended before its time.")
-        if sent == "ready":
-            advance(1)
-        return content
-
-    def end(self, pipe: Connection) -> dict[str, Any]:
-        """What a party sends at its end."""
-        done: dict[str, Any] = self.hear(pipe, "done")
+        try:
+            sent, content = pipe.recv()
+        except EOFError:
+            raise ProtocolError("A party ended before its time.") from None
+        if sent == "failed":
+            raise ProtocolError(f"A party ended with an error: {content}")
+        done: dict[str, Any] = content
         return done
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
@@ -113,16 +86,6 @@ class Launcher:
                 process.join(5.0)
             process.terminate()
             process.join()
-
-
-def _received(pipe: Connection) -> tuple[str, Any]:
-    try:
-        kind, content = pipe.recv()
-    except EOFError:
-        return "gone", None
-    if kind == "failed":
-        raise ProtocolError(f"A party ended with an error: {content}")
-    return kind, content
 
 
 @dataclass(frozen=True)
@@ -172,7 +135,7 @@ def run_local(
         _files(node.name, folder, enters=node.name != run.server, uncleared=uncleared, reviews=reviews)
         for node in run.terms.nodes
     ]
-    with Launcher(timeout=None) as launcher:
+    with Launcher() as launcher:
         pipes = {node.name: launcher.start(_node_process, protocol, node, out / node.name) for node in nodes}
         return {name: _end(launcher, pipe) for name, pipe in pipes.items()}
 

@@ -7,10 +7,9 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -41,7 +40,7 @@ from ksdp.protocols.network.mesh import Address, Mesh, Note, Peer, run_over_mesh
 from ksdp.protocols.network.tls import OTHER_CLOCK, TURNED_AWAY, make_credentials
 from ksdp.protocols.programs.programs import is_noisy, party_program, sum_entries
 from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds, server_rounds
-from ksdp.protocols.programs.run_terms import About, Statement
+from ksdp.protocols.programs.run_terms import LARGEST_GREETING, Statement
 from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.protocols.programs.share_terms import covers_final, opens_final
 from ksdp.storage.clearances import Verified, check_sizes, verify_clearance
@@ -58,7 +57,6 @@ from ksdp.storage.runs.results import (
     write_run,
 )
 from ksdp.storage.store import Store
-from ksdp.tasks.provenance import code_hash
 
 _STATES = ("waiting", "running", "done", "ended")
 _EVENTS = {"waiting": "waiting", "all present": "running", "done": "done", "ended without a result": "ended"}
@@ -147,12 +145,7 @@ _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
 
 
 class AgreedRun(Protocol):
-    """What a protocol file says that a check compares: of a run among parties, or of PEM between hosts."""
-
-    @property
-    def base(self) -> Path:
-        """Folder that its paths are relative to."""
-        ...
+    """What a protocol file says: of a run among parties, or of PEM between hosts."""
 
     @property
     def who(self) -> tuple[Participant, ...]:
@@ -164,24 +157,15 @@ class AgreedRun(Protocol):
         """Every term by its name."""
         ...
 
-    def speaks_with(self, name: str) -> tuple[str, ...]:
-        """Who has a connection with one of them."""
-        ...
-
     def address(self, name: str) -> Address:
         """Where one listens."""
         ...
 
 
 def peers_of(run: AgreedRun, me: str) -> dict[str, Peer]:
-    """Whom one of a run speaks with, by the keys that its file names."""
-    keys = {node.name: Ed25519PublicKey.from_public_bytes(node.identity) for node in run.who}
-    return {name: Peer(name, run.address(name), keys[name]) for name in run.speaks_with(me)}
-
-
-def about_of(run: AgreedRun, grounds: str, now: datetime) -> About:
-    """What this end says of itself in a check."""
-    return About(version("ksdp"), code_hash(), now.timestamp(), run.said, grounds)
+    """All others of a run, by the keys that its file names."""
+    keys = {node.name: Ed25519PublicKey.from_public_bytes(node.identity) for node in run.who if node.name != me}
+    return {name: Peer(name, run.address(name), key) for name, key in keys.items()}
 
 
 AnyRun = TypeVar("AnyRun", bound=AgreedRun)
@@ -203,26 +187,37 @@ class Node(Generic[AnyRun]):
     """Told of all that happens."""
 
     def check(self) -> None:
-        """Refuse a folder that holds a result, a name that is no node of the run, or a key that is another's."""
-        require_no_result(self.out)
+        """Refuse a name that is no node of the run, or a key that is another's."""
         known = {node.name: node.identity for node in self.run.who}
         if self.name not in known:
             raise InputError(f"`--me` must be one of {', '.join(known)}; got {self.name!r}.")
         if known[self.name] != self.identity.public_key().public_bytes_raw():
-            raise InputError(f"the key is not the one that the protocol file names for {self.name}.")
+            whose = {node.identity: node.name for node in self.run.who}
+            other = whose.get(self.identity.public_key().public_bytes_raw())
+            hint = f"it is that of {other}: `--me {other}`?" if other else "`--key` where it is."
+            raise InputError(f"the key is not the one that the protocol file names for {self.name}: {hint}")
 
-    def mesh(self, *, limit: int, times: LinkTimes, note: Note, grounds: str) -> Mesh:
-        """With all that it speaks with; a peer who checks is told the grounds."""
+    def mesh(
+        self,
+        *,
+        limit: int,
+        times: LinkTimes,
+        note: Note,
+        patience: Mapping[str, float] | None = None,
+        checks: bool = False,
+    ) -> Mesh:
+        """With all that it speaks with."""
         peers = peers_of(self.run, self.name)
         return Mesh(
             self.name,
             self.listen or self.run.address(self.name),
             peers,
             make_credentials(self.identity, {name: peer.key for name, peer in peers.items()}, now=self.clock()),
-            limit=limit,
+            limit=max(limit, LARGEST_GREETING),
             times=times,
             observe=lambda what, peer: note(what=what, peer=peer),
-            about=lambda: about_of(self.run, grounds, self.clock()).to_bytes(),
+            patience=patience,
+            checks=checks,
         )
 
 
@@ -263,10 +258,15 @@ class TranscribedRun:
         self._log.note(**event)
         self.transcript.note(**event)
 
-    def played(self, play: Coroutine[Any, Any, _Played]) -> _Played:
-        """Play to the end; an end without a result is transcribed, with its reason."""
+    def played(self, rounds: Rounds[_Played], mesh: Mesh, present: float) -> _Played:
+        """Play over a mesh to the end; an end without a result is transcribed, with its reason."""
+
+        async def play() -> _Played:
+            async with mesh:
+                return await run_over_mesh(rounds, mesh, present=present, note=self.note)
+
         try:
-            return asyncio.run(play)
+            return asyncio.run(play())
         except KsdpError as error:
             self.note(what="ended without a result", reason=str(error))
             raise
@@ -322,20 +322,15 @@ def run_node(
         If the run ends without a result; then none is written.
     """
     node.check()
+    require_no_result(node.out)
     run = node.run
     with TranscribedRun(node.out, node.clock, node.log, before_data, _NO_DATA) as transcribed:
         agreed = {"agreement": run.terms.digest.hex(), "mechanism": run.terms.mechanism.name}
         transcribed.transcript.note(what="run", me=node.name, **agreed, **header)
-        grounds = "collects" if node.name == run.server else "uncleared" if header.get("uncleared") else "cleared"
         times, note = run.spec.timeouts, transcribed.note
         link = LinkTimes(message=times.message, reconnect=times.reconnect)
-        mesh = node.mesh(limit=_largest(run), times=link, note=note, grounds=grounds)
-
-        async def play() -> RunOutcome:
-            async with mesh:
-                return await run_over_mesh(rounds, mesh, present=times.present, note=note)
-
-        outcome = transcribed.played(play())
+        mesh = node.mesh(limit=_largest(run), times=link, note=note)
+        outcome = transcribed.played(rounds, mesh, times.present)
         whole = _about(run, node.name, outcome) | dict(about) | transcribed.took()
         write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
         stated = {name: statement.as_json() for name, statement in outcome.statements.items()}
@@ -561,10 +556,14 @@ def _named(run: Run, corpus: Path) -> _Named:
 def _check_columns(run: Run, named: _Named, columns: Sequence[str]) -> None:
     """Refuse other columns than the run's, and rows that are made in another way."""
     if features_hash(columns) != run.terms.vocabulary:
-        raise InputError("the features of the corpus, or their order, are not those of the protocol file.")
+        raise InputError(
+            "the features of the corpus, or their order, are not those of the protocol file "
+            "(`ksdp columns SPEC` shows what it has)."
+        )
     if run.terms.rows and rows_hash(named.source, named.base) != run.terms.rows:
         raise InputError(
-            "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf."
+            "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf "
+            "(`ksdp columns SPEC` prints yours)."
         )
 
 

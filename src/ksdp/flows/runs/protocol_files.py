@@ -377,10 +377,6 @@ class Run:
         """Every term by its name."""
         return self.terms.terms
 
-    def speaks_with(self, name: str) -> tuple[str, ...]:
-        """All other nodes."""
-        return self.terms.others(name)
-
     @property
     def server(self) -> str:
         """Name of the server; empty where there is none."""
@@ -396,6 +392,8 @@ def read_run(path: Path, *, stated: bool = True) -> Run:
         Whether it must say right who learns what, if it says that.
     """
     file = read_protocol_file(path)
+    if "pem" in file.tables:
+        raise SpecError(f"{path.name} is of a run of PEM: `ksdp pem {path.name} --me NAME --key NAME.key`.")
     spec, base = parse_run_spec(file.tables), file.base
     count, vocabulary, names = _features(spec, base)
     for node in spec.nodes:

@@ -5,7 +5,8 @@ result. It knows no sockets: `ksdp.protocols.network` carries rounds among hosts
 process. Any fault ends the run, and a generator that has ended cannot be asked again.
 
 Rounds carry no signature. Whoever moves them must bring them unchanged, in order, and from the node that they name
-(an authenticated channel).
+(an authenticated channel). They may leave out a node that is lost, where the run goes on without it: it counts no
+more from then on.
 
 State machines have steps in order, each taken once; a fault ends one, and its secrets are forgotten.
 """
@@ -164,6 +165,7 @@ class RoundEngine:
 
     def __init__(self, name: str, others: Sequence[str]) -> None:
         self.name, self.others = name, tuple(others)
+        """`others`: all other nodes that are still there."""
         self._number = 0
 
     def everybody(self, kind: str, body: bytes) -> Rounds[dict[str, bytes]]:
@@ -195,6 +197,7 @@ class RoundEngine:
         head = kind.encode(), pack_number(self._number)
         messages = {peer: pack("round", *head, bodies.get(peer, b"")) for peer in self.others}
         arrived = yield Round(self._number, kind, messages)
+        self.others = tuple(peer for peer in self.others if peer in arrived)
         taken = {}
         for peer in self.others:
             theirs, number, body = read_from(peer, partial(unpack, "round", count=3), arrived[peer])
@@ -233,29 +236,42 @@ def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Me
     return list(messages.values())
 
 
-def run_together(nodes: Mapping[str, Rounds[_Result]]) -> tuple[dict[str, _Result], list[tuple[str, Round]]]:
+def play_together(
+    nodes: Mapping[str, Rounds[_Result]], watch: Callable[[Mapping[str, Round]], None]
+) -> dict[str, _Result]:
     """Run all nodes in this process and carry their messages.
+
+    Parameters
+    ----------
+    nodes : mapping
+        The sides of one run, by node.
+    watch : callable
+        Sees what every node sends in a round, by sender.
 
     Returns
     -------
-    results : dict
-        By node.
-    sent : list of (sender, Round)
-        All that was sent, in order: what somebody would see who reads every message.
+    dict
+        The result of every node.
 
     Raises
     ------
     ProtocolError
         If some nodes are done while others are not.
     """
-    sent: list[tuple[str, Round]] = []
     results = list[_Result]()
     rounds = {name: next(node) for name, node in nodes.items()}
     while rounds:
-        sent += rounds.items()
+        watch(rounds)
         arrived = (
             {sender: each.messages[name] for sender, each in rounds.items() if sender != name} for name in nodes
         )
         following, results = lockstep(nodes.values(), arrived)
         rounds = dict(zip(nodes, following, strict=bool(following)))
-    return dict(zip(nodes, results, strict=True)), sent
+    return dict(zip(nodes, results, strict=True))
+
+
+def run_together(nodes: Mapping[str, Rounds[_Result]]) -> tuple[dict[str, _Result], list[tuple[str, Round]]]:
+    """The results of `play_together`, and all that was sent: what somebody sees who reads every message."""
+    sent: list[tuple[str, Round]] = []
+    results = play_together(nodes, lambda rounds: sent.extend(rounds.items()))
+    return results, sent

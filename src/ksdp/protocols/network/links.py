@@ -7,8 +7,8 @@ They travel in frames, none longer than agreed::
 `DATA` frames are numbered from 0, each once, in order. `RESUME` opens every connection, `BYE` says that all that
 was wanted has arrived, `ABORT` that there will be nothing more, and why (a word of a fixed list, a party's name).
 A `Link` keeps what was sent until the peer has acknowledged it, and sends it again on the next connection. A frame
-out of order or a second time is refused and ends the run, as does a peer that was restarted. `FrameStream` is for
-one connection, which is not resumed.
+out of order or a second time is refused and ends the run, as does a peer that was restarted. One that
+only checks and one that takes part in a run greet each other, and no more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ksdp.audit.errors import ProtocolError
 
 _HEADER = struct.Struct(">4sBQQQ")
 _MAGIC = b"KSF1"
-_RESUME = struct.Struct(">16s16sQ")
+_RESUME = struct.Struct(">16s16sQ?")
 HEADER_BYTES = _HEADER.size
 _SMALL = 256
 """Longest payload of a frame that is not `DATA`."""
@@ -68,6 +68,8 @@ class Resume:
     """Those of the other end, as last heard; zeros before the first connection."""
     received: int
     """`DATA` frames taken in so far: the other end goes on from there."""
+    checks: bool = False
+    """Whether this end only checks what would stand in the way of a run."""
 
     def to_bytes(self) -> bytes:
         """As the payload of a `RESUME` frame."""
@@ -109,57 +111,6 @@ async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
     return Frame(known, number, received, await reader.readexactly(length))
 
 
-class FrameStream:
-    """`DATA` frames in both directions of one connection, in order; their bytes counted.
-
-    Parameters
-    ----------
-    reader, writer : asyncio streams
-        Of the connection.
-    limit : int
-        Most bytes of one message.
-    """
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
-        self._reader, self._writer, self._limit = reader, writer, limit
-        self._next = self._received = 0
-        self.sent = 0
-        """Bytes, headers included."""
-
-    async def send(self, payload: bytes) -> None:
-        """Write one message."""
-        data = Frame(Kind.DATA, self._next, self._received, payload).to_bytes()
-        self._next += 1
-        self.sent += len(data)
-        self._writer.write(data)
-        await self._writer.drain()
-
-    async def receive(self) -> bytes:
-        """The next message.
-
-        Raises
-        ------
-        ProtocolError
-            If what comes is no frame, too long, or not the next one.
-        asyncio.IncompleteReadError
-            If the connection ends.
-        """
-        try:
-            frame = await read_frame(self._reader, self._limit)
-        except ProtocolError as error:
-            raise ProtocolError(f"A party {error}.") from None
-        if frame.kind is not Kind.DATA or frame.number != self._received:
-            raise ProtocolError("A party sent a frame that is not the next one.")
-        self._received += 1
-        return frame.payload
-
-    async def close(self) -> None:
-        """Close the connection."""
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
-
 Observer = Callable[[str, str], None]
 """Told (what, peer) of connections that come and go."""
 
@@ -172,6 +123,8 @@ ABORTS = {
     b"terms": "it agreed to other terms, and says there which",
 }
 """Why a party ends a run, in words that say nothing about its data."""
+RUNS = "runs"
+"""Why a check goes no further: the peer is in the run itself."""
 _AHEAD = 4
 """Messages that may wait to be taken: a peer is at most one round ahead."""
 _NOBODY = bytes(16)
@@ -212,9 +165,14 @@ class Link:
         Names of the two ends.
     limit : int
         Most bytes of one message.
+    checks : bool
+        Only greet a peer that checks, too: one that takes part in a run is not disturbed.
     """
 
-    def __init__(self, own: str, peer: str, *, limit: int, times: LinkTimes, observe: Observer) -> None:
+    def __init__(
+        self, own: str, peer: str, *, limit: int, times: LinkTimes, observe: Observer, checks: bool = False
+    ) -> None:
+        self._checks = checks
         self.own, self.peer = own, peer
         self._limit, self._times, self._observe = limit, times, observe
         self._process, self._theirs = secrets.token_bytes(16), _NOBODY
@@ -253,12 +211,16 @@ class Link:
 
     async def _resume(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         known = self._theirs if self._fixed else _NOBODY
-        hello = Resume(self._process, known, self._received)
+        hello = Resume(self._process, known, self._received, self._checks)
         writer.write(Frame(Kind.RESUME, payload=hello.to_bytes()).to_bytes())
         opening = await asyncio.wait_for(read_frame(reader, 0), self._times.reconnect)
         if opening.kind is not Kind.RESUME:
             raise ProtocolError("did not begin with a greeting")
         theirs = Resume.from_bytes(opening.payload)
+        if theirs.checks != self._checks:
+            if self._checks:
+                self.fail(f"{self.peer} takes part in a run.", RUNS)
+            raise ConnectionAbortedError
         self._meet(theirs)
         what, self._theirs = "reconnected" if theirs.own == self._theirs else "connected", theirs.own
         if not self._next - len(self._kept) <= theirs.received <= self._next:
@@ -355,8 +317,13 @@ class Link:
         self._kept.append(frame)
         await self._write(frame)
 
-    async def receive(self) -> bytes:
+    async def receive(self, within: float | None = None) -> bytes:
         """The next message.
+
+        Parameters
+        ----------
+        within : float, optional
+            Seconds to wait; as `LinkTimes` says unless given.
 
         Raises
         ------
@@ -364,14 +331,15 @@ class Link:
             If there is no way on, or it does not come in time.
         """
         self._check()
+        seconds = self._times.message if within is None else within
         waiting = self._loop.create_task(self._inbox.get())
         either: set[asyncio.Future[Any]] = {waiting, self.failed}
-        done, _ = await asyncio.wait(either, timeout=self._times.message, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if waiting in done:
             return waiting.result()
         waiting.cancel()
         if not done:
-            self.fail(f"{self.peer} sent nothing for {self._times.message:g} seconds.", "gone")
+            self.fail(f"{self.peer} sent nothing for {seconds:g} seconds.", "gone")
         raise self.failed.result()
 
     def _check(self) -> None:

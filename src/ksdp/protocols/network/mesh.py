@@ -8,17 +8,17 @@ import errno
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
-from ksdp.protocols.network.links import FrameStream, Link, LinkError, LinkTimes, Observer
+from ksdp.protocols.network.links import Link, LinkError, LinkTimes, Observer
 from ksdp.protocols.network.tls import (
     BUFFER,
     EXPIRED,
@@ -30,11 +30,8 @@ from ksdp.protocols.network.tls import (
     clock_words,
     peer_of,
 )
-from ksdp.protocols.programs.rounds import RunOutcome
-from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, DifferentTerms
+from ksdp.protocols.programs.run_terms import DifferentTerms
 
-RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
-"""What a connection is for, as TLS's application protocol; one without is a run's."""
 _SAME = 4
 """Connections a party that one address may have in their handshake."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -76,41 +73,59 @@ class Peer:
     key: Ed25519PublicKey = field(compare=False)
 
 
-class ListenError(InputError):
-    """An address cannot be listened on.
-
-    Parameters
-    ----------
-    code : str
-        Why, of a fixed list.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 _NO_LISTENING = {
-    errno.EADDRINUSE: ("taken", "is taken: another process listens there"),
-    errno.EADDRNOTAVAIL: ("not-here", "is no address of this machine"),
-    errno.EACCES: ("not-allowed", "may not be listened on by this user (ports below 1024)"),
+    errno.EADDRINUSE: "is taken: another process listens there (`ss -ltnp` names it)",
+    errno.EADDRNOTAVAIL: "is no address of this machine: `--listen 0.0.0.0:PORT`, and forward it there",
+    errno.EACCES: "may not be listened on by this user: `--listen` with a port above 1023",
 }
 
 
+_COMPARE = "compare keys by telephone"
+_CLOCKS = "`timedatectl set-ntp true` where the clock is wrong"
+_SILENT = "start it, and let TCP through the firewalls at both ends"
+
+
+def _another_key(peer: Peer) -> str:
+    return (
+        f"whoever answers at {peer.address} does not have the key that is named for {peer.name}: {_COMPARE}, "
+        "correct its `address`, and let a proxy pass TCP through"
+    )
+
+
+def _no_way(peer: Peer, error: Exception) -> str:
+    """Why a peer cannot be reached, and what mends it."""
+    where = peer.address
+    match error:
+        case socket.gaierror() | UnicodeError():
+            return f"the name {where.host!r} is not known here: correct its `address`"
+        case ssl.SSLCertVerificationError(verify_code=code):
+            dates = f"the clocks of {peer.name} and here differ by days: {_CLOCKS}"
+            return dates if code in (NOT_YET, EXPIRED) else _another_key(peer)
+        case ConnectionRefusedError():
+            return f"nothing listens at {where}: start it, and lead {where} to where it listens (`--listen`)"
+        case ConnectionError() | TimeoutError() | ssl.SSLEOFError():
+            return f"{where} takes the connection and ends it without a word: lead it to ksdp, past any balancer"
+        case ssl.SSLError():
+            return f"{where} answers, and not as ksdp (TLS 1.3): correct its `address`"
+    return f"there is no way to {where}: correct its `address`, or the route"
+
+
 class Mesh:
-    """An asynchronous context: listens while it is open, and answers peers who check; `join` connects.
+    """An asynchronous context: listens while it is open; `join` connects.
 
     Parameters
     ----------
     limit : int
         Most bytes of one message.
-    about : callable
-        What is said to a peer who checks whether this party is there (`probes`).
+    patience : mapping, optional
+        Peers without whom the run goes on, and the seconds that each may let the others wait.
+    checks : bool
+        Connect with peers that only check, too.
 
     Raises
     ------
-    ListenError
-        On entering.
+    InputError
+        On entering, if the address cannot be listened on.
     """
 
     def __init__(
@@ -123,12 +138,10 @@ class Mesh:
         limit: int,
         times: LinkTimes,
         observe: Observer,
-        about: Callable[[], bytes] = bytes,
+        patience: Mapping[str, float] | None = None,
+        checks: bool = False,
     ) -> None:
-        self._about = about
-        credentials.server.set_alpn_protocols([RUN_PROTOCOL, CHECK_PROTOCOL])
-        for context in credentials.clients.values():
-            context.set_alpn_protocols([RUN_PROTOCOL])
+        self._patience, self._longer, self._checks = patience or {}, 0.0, checks
         self.own, self._listen, self._peers, self._credentials = own, listen, peers, credentials
         self._keys = {name: peer.key for name, peer in peers.items()}
         self._limit, self.times, self._observe = limit, times, observe
@@ -136,28 +149,23 @@ class Mesh:
         self._door = Door(credentials.server, self._accept, same=_SAME * (len(peers) + 1), note=self._noticed)
         self._dialling: list[asyncio.Task[None]] = []
         self._joining = False
-        self.noticed = ""
-        """What was turned away at the door, and why."""
-        self.heard: dict[str, bytes | None] = {}
-        """What peers said who check; None of one that is in a run, before `join`."""
-        self.came = asyncio.Condition()
-        """Notified of every peer that is heard."""
         self._trouble: dict[str, str] = {}
-        self._missing = "it is not started, cannot reach this one, or has another key than named"
+        self._missing = (
+            f"it has not come: start it; it must reach {listen}, and name the key of {own} that is used here"
+        )
 
     async def __aenter__(self) -> Mesh:
         self.links = {
-            name: Link(self.own, name, limit=self._limit, times=self.times, observe=self._observe)
+            name: Link(
+                self.own, name, limit=self._limit, times=self.times, observe=self._observe, checks=self._checks
+            )
             for name in self._peers
         }
         try:
             await self._door.open(self._listen.host, self._listen.port)
-        except socket.gaierror:
-            raise ListenError("name", f"the name {self._listen.host!r} is not known here") from None
         except OSError as error:
-            other = ("listen", f"cannot be listened on: {error.strerror or error}")
-            code, why = _NO_LISTENING.get(error.errno or 0, other)
-            raise ListenError(code, f"{self._listen} {why}") from None
+            why = _NO_LISTENING.get(error.errno or 0, f"cannot be listened on: {error.strerror or error}")
+            raise InputError(f"{self._listen} {why}") from None
         return self
 
     async def __aexit__(
@@ -170,40 +178,20 @@ class Mesh:
         await asyncio.gather(*closing, *self._dialling, return_exceptions=True)
 
     def _noticed(self, what: str) -> None:
-        self.noticed = what
         self._observe(what, "")
         if what == OTHER_CLOCK:
-            self._missing += f"; {what}: `ksdp party --check`"
+            self._missing += f"; {what}: {_CLOCKS}"
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        shown = writer.get_extra_info("ssl_object")
         try:
-            name = peer_of(shown, self._keys)
+            name = peer_of(writer.get_extra_info("ssl_object"), self._keys)
         except ProtocolError:
             writer.close()
             return
-        if shown.selected_alpn_protocol() == CHECK_PROTOCOL:
-            await self._answer(name, reader, writer)
-        elif self._joining and name > self.own:  # the others are dialled
+        if self._joining and name > self.own:  # the others are dialled
             await asyncio.wait({self.links[name].attach(reader, writer)})
         else:
             writer.close()
-            await self._hear(name, None)
-
-    async def _answer(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Tell a peer who checks what it asks for; the run is not touched."""
-        stream = FrameStream(reader, writer, LARGEST_ABOUT)
-        with contextlib.suppress(OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError):
-            heard = await asyncio.wait_for(stream.receive(), HANDSHAKE)
-            await stream.send(self._about())
-            await self._hear(name, heard)
-        writer.close()
-
-    async def _hear(self, name: str, heard: bytes | None) -> None:
-        async with self.came:
-            if heard is not None or name not in self.heard:
-                self.heard[name] = heard
-            self.came.notify_all()
 
     async def _dial(self, peer: Peer) -> None:
         link, pause = self.links[peer.name], _FIRST_PAUSE
@@ -216,9 +204,8 @@ class Mesh:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _connect(self, peer: Peer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        another = f"whoever answers at {peer.address} does not have the key that is named for {peer.name}"
         # What was learnt before says more.
-        self._trouble.setdefault(peer.name, f"nobody answers at {peer.address}")
+        self._trouble.setdefault(peer.name, f"nobody answers at {peer.address}: {_SILENT}")
         try:
             reader, writer = await asyncio.open_connection(
                 peer.address.host,
@@ -228,23 +215,26 @@ class Mesh:
                 ssl_handshake_timeout=HANDSHAKE,
                 limit=BUFFER,
             )
-        except ssl.SSLCertVerificationError as error:
-            clocks = f"the clocks of {peer.name} and here differ by days: `ksdp party --check` says by how many"
-            self._trouble[peer.name] = clocks if error.verify_code in (NOT_YET, EXPIRED) else another
-            raise
+        except (OSError, UnicodeError) as error:
+            self._trouble[peer.name] = _no_way(peer, error)
+            raise OSError from error
         shown = writer.get_extra_info("ssl_object")
         if peer_of(shown, self._keys) != peer.name:
             writer.close()
-            self._trouble[peer.name] = another
-            raise ProtocolError(another)
+            self._trouble[peer.name] = _another_key(peer)
+            raise ProtocolError(_another_key(peer))
         off = clock_words(x509.load_der_x509_certificate(shown.getpeercert(binary_form=True)))
-        why = f"its clock is {off}" if off else f"its file may name another key for {self.own}"
+        why = (
+            f"its clock is {off}: {_CLOCKS}"
+            if off
+            else f"its file may name another key for {self.own}: {_COMPARE}"
+        )
         self._trouble[peer.name] = f"it hung up: {why}"
         return reader, writer
 
-    async def join(self, wait: float, optional: frozenset[str] = frozenset()) -> None:
-        """Dial, and return once all others are connected; without the optional ones when the time is over."""
-        self._joining = True
+    async def join(self, wait: float) -> None:
+        """Dial, and return once all others are connected; without those that may be lost when the time is over."""
+        self._joining, self._longer, optional = True, wait, self._patience.keys()
         self._dialling = [
             asyncio.create_task(self._dial(peer)) for name, peer in self._peers.items() if name < self.own
         ]
@@ -259,8 +249,8 @@ class Mesh:
             if failure.done():
                 raise failure.result()
         absent = sorted(name for name, link in self.links.items() if not link.connected.is_set())
-        for name in optional.intersection(absent):
-            self.links[name].fail(f"{name} did not come.", "gone")
+        for name in optional & set(absent):
+            self.links[name].fail(self._trouble.get(name, self._missing), "gone")
         absent = [name for name in absent if name not in optional]
         if absent:
             why = [self._trouble.get(name, self._missing) for name in absent]
@@ -279,23 +269,41 @@ class Mesh:
                 here.cancel()
 
     async def exchange(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Send each peer its message and return what each sends in turn.
+        """Send each peer its message and return what each sends in turn; nothing of one that is lost and may be.
 
         Raises
         ------
         LinkError
-            If there is no way on with one of them.
+            If there is no way on with one of the others.
         """
-        sending = [asyncio.create_task(self.links[name].send(body)) for name, body in messages.items()]
-        receiving = {name: asyncio.create_task(self.links[name].receive()) for name in messages}
-        tasks = [*receiving.values(), *sending]
+        tasks = {name: asyncio.create_task(self._swap(name, body)) for name, body in messages.items()}
         try:
-            await asyncio.gather(*tasks)
+            await asyncio.gather(*tasks.values())
         finally:
-            for task in tasks:
+            for task in tasks.values():
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return {name: task.result() for name, task in receiving.items()}
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        self._longer = 0.0
+        return {name: body for name, task in tasks.items() if (body := task.result()) is not None}
+
+    async def _swap(self, name: str, body: bytes) -> bytes | None:
+        """What a peer sends in turn for a message; None of one that is lost and may be."""
+        link, within = self.links[name], self._patience.get(name)
+        if within is not None:  # who comes last may have waited for others before
+            within += self._longer
+        receiving, sending = asyncio.create_task(link.receive(within)), asyncio.create_task(link.send(body))
+        try:
+            await asyncio.gather(receiving, sending)
+        except LinkError:
+            if name not in self._patience:
+                raise
+            await link.abort("gone", name)
+            return None
+        finally:
+            receiving.cancel()
+            sending.cancel()
+            await asyncio.gather(receiving, sending, return_exceptions=True)
+        return receiving.result()
 
     async def finish(self, wait: float) -> None:
         """Part in peace: all has arrived here; give the others time to say the same."""
@@ -311,10 +319,10 @@ Note = Callable[..., None]
 """Told of every event by keyword: kinds, names, sizes, never a value."""
 _PARTING = 5.0
 """Seconds to wait for the others' goodbye; they have all they need by then, unless a connection broke."""
-_NONE: frozenset[str] = frozenset()
+_Outcome = TypeVar("_Outcome")
 
 
-async def run_over_mesh(rounds: Rounds[RunOutcome], mesh: Mesh, *, present: float, note: Note) -> RunOutcome:
+async def run_over_mesh(rounds: Rounds[_Outcome], mesh: Mesh, *, present: float, note: Note) -> _Outcome:
     """Wait for the others, run, part.
 
     Parameters
@@ -333,21 +341,25 @@ async def run_over_mesh(rounds: Rounds[RunOutcome], mesh: Mesh, *, present: floa
     InputError
         If this party's own input is refused on the way; the others are told that much.
     """
-    async with joined(mesh, note, present):
-        try:
-            step = await asyncio.to_thread(_step_of, rounds, None)
-            while isinstance(step, Round):
-                for peer, message in sorted(step.messages.items()):
-                    note(what="sent", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
-                arrived = await mesh.exchange(step.messages)
-                for peer, message in sorted(arrived.items()):
-                    note(what="received", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
-                step = await asyncio.to_thread(_step_of, rounds, arrived)
-        except BaseException:
-            with contextlib.suppress(ValueError):  # a step may still be running in its thread
-                rounds.close()
-            raise
-    outcome: RunOutcome = step
+    note(what="waiting", peers=sorted(mesh.links))
+    await mesh.join(present)
+    note(what="all present")
+    try:
+        step = await asyncio.to_thread(_step_of, rounds, None)
+        while isinstance(step, Round):
+            for peer, message in sorted(step.messages.items()):
+                note(what="sent", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
+            arrived = await mesh.exchange(step.messages)
+            for peer, message in sorted(arrived.items()):
+                note(what="received", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
+            step = await asyncio.to_thread(_step_of, rounds, arrived)
+    except BaseException as error:
+        with contextlib.suppress(ValueError):  # a step may still be running in its thread
+            rounds.close()
+        await mesh.abort(*_told(error))
+        raise
+    await mesh.finish(_PARTING)
+    outcome: _Outcome = step
     return outcome
 
 
@@ -357,28 +369,6 @@ def _step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
         return next(rounds) if arrived is None else rounds.send(arrived)
     except StopIteration as stop:
         return stop.value
-
-
-@contextlib.asynccontextmanager
-async def joined(mesh: Mesh, note: Note, present: float, optional: frozenset[str] = _NONE) -> AsyncIterator[None]:
-    """Wait for the others, go on, part; where it ends badly the others hear that.
-
-    Parameters
-    ----------
-    present : float
-        Seconds to wait for the others.
-    optional : frozenset of str
-        Peers without whom it goes on.
-    """
-    note(what="waiting", peers=sorted(mesh.links))
-    await mesh.join(present, optional)
-    note(what="all present")
-    try:
-        yield
-    except BaseException as error:
-        await mesh.abort(*_told(error))
-        raise
-    await mesh.finish(_PARTING)
 
 
 def _told(error: BaseException) -> tuple[str, str]:

@@ -152,27 +152,6 @@ def peer_of(connection: ssl.SSLObject, peers: Mapping[str, Ed25519PublicKey]) ->
     return name
 
 
-def holder_of(leaf: x509.Certificate, peers: Mapping[str, Ed25519PublicKey]) -> tuple[str | None, bool]:
-    """Whose leaf a certificate is, for a person who looks for a fault; nobody has proved to hold it.
-
-    Returns
-    -------
-    tuple
-        Name of the peer who signed it, or None; whether it is a leaf of anybody who runs this protocol.
-    """
-    subject = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    ours = len(subject) == 1 and str(subject[0].value).startswith("leaf of ")
-    issuer = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
-    for name, key in peers.items():
-        if len(issuer) == 1 and issuer[0].value == _label(key):
-            try:
-                key.verify(leaf.signature, leaf.tbs_certificate_bytes)
-            except InvalidSignature:
-                continue
-            return name, ours
-    return None, ours
-
-
 def clock_words(leaf: x509.Certificate) -> str:
     """How far the clock of a leaf's holder is from the one here, as leaves are of today; empty: little."""
     off = leaf.not_valid_before_utc + SKEW - datetime.now(UTC)

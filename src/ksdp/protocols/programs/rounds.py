@@ -136,6 +136,36 @@ class RunOutcome:
     """Rows of every party, in the parties' order, where the mechanism makes them public."""
 
 
+def greet(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomBytes) -> Rounds[dict[str, bytes]]:
+    """Greet all others: everybody's nonce.
+
+    Raises
+    ------
+    DifferentTerms
+        If anybody means another run, or has another software.
+    """
+    own = Greeting(terms, random_bytes(NONCE_BYTES))
+    nonces = {engine.name: own.nonce}
+    for peer, body in (yield from engine.everybody("greeting", own.to_bytes())).items():
+        theirs = read_from(peer, Greeting.from_bytes, body)
+        theirs.check(terms, peer)
+        nonces[peer] = theirs.nonce
+    return nonces
+
+
+def compare(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomBytes) -> Rounds[dict[str, str]]:
+    """Greet all others and go no further: by node, why a run with it would end here; empty where it would not."""
+    said: dict[str, str] = {}
+    own = Greeting(terms, random_bytes(NONCE_BYTES))
+    for peer, body in (yield from engine.everybody("greeting", own.to_bytes())).items():
+        try:
+            read_from(peer, Greeting.from_bytes, body).check(terms, peer)
+            said[peer] = ""
+        except ProtocolError as error:
+            said[peer] = str(error)
+    return said
+
+
 def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: RandomBytes) -> Rounds[OpenedRun]:
     """Greeting and statements.
 
@@ -145,12 +175,7 @@ def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: Ran
         If anybody means another run, or states what is not its to state.
     """
     engine = RoundEngine(name, terms.others(name))
-    nonces = {name: random_bytes(NONCE_BYTES)}
-    greeting = Greeting(terms.digest, terms.hashes, nonces[name])
-    for peer, body in (yield from engine.everybody("greeting", greeting.to_bytes())).items():
-        theirs = read_from(peer, Greeting.from_bytes, body)
-        theirs.check(terms, peer)
-        nonces[peer] = theirs.nonce
+    nonces = yield from greet(engine, terms.terms, random_bytes)
     statements = {name: statement}
     for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
         statements[peer] = read_from(peer, Statement.from_bytes, body)

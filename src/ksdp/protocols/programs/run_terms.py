@@ -1,18 +1,18 @@
 """What the parties of a run agree on before anything that depends on data is said, and who must be trusted.
 
-Everybody sends a hash of all terms, the hash of every single term, and a nonce. Where the first differ the others
-say which term it is. The nonces of all make a run a new one: nothing of an earlier run is taken for this one's. In
-a check two parties tell each other the terms themselves (`About`): they depend on no data.
+Everybody sends the version of its software, all terms, which depend on no data, and a nonce. Where terms differ
+the others say which and how. The nonces of all make a run a new one: nothing of an earlier run is taken for this
+one's.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, fields, is_dataclass
+from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 from ksdp.audit.contract import Mechanism, guarantee_of
@@ -151,59 +151,62 @@ class RunTerms:
             said["rows"] = self.rows
         if self.shares is not None:
             said |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
-        for field in fields(self.mechanism):
-            if field.init:
-                said[f"mechanism.{field.name}"] = getattr(self.mechanism, field.name)
+        for each in fields(self.mechanism):
+            if each.init:
+                said[f"mechanism.{each.name}"] = getattr(self.mechanism, each.name)
         return said
-
-    @cached_property
-    def hashes(self) -> dict[str, str]:
-        """Of every term."""
-        return {name: hashlib.sha256(_json(value)).hexdigest() for name, value in sorted(self.terms.items())}
 
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that two parties share only if they agree on everything."""
-        return hashlib.sha256(pack("run-terms", _json(self.terms))).digest()
+        return digest_of(self.terms)
+
+
+def digest_of(terms: Mapping[str, Any]) -> bytes:
+    """32 bytes that are the same where all terms are."""
+    return hashlib.sha256(pack("run-terms", _json(terms))).digest()
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """The first message of a party; it holds nothing of its data."""
+    """The first message of a node; it holds nothing of anybody's data."""
 
-    digest: bytes
-    hashes: Mapping[str, str]
+    terms: Mapping[str, Any]
+    """Every term by its name."""
     nonce: bytes
+    software: str = field(default_factory=lambda: version("ksdp"))
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        return pack("greeting", self.digest, self.nonce, _json(self.hashes))
+        return pack("greeting", self.nonce, self.software.encode(), _json(self.terms))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Greeting:
         """What `to_bytes` wrote."""
-        digest, nonce, text = unpack("greeting", data, 3)
-        hashes = _object(text)
-        if len(nonce) != NONCE_BYTES or len(hashes) > _MAX_TERMS:
+        nonce, software, text = unpack("greeting", data, 3)
+        terms = _object(text)
+        plain = name_of(software)
+        shown = len(plain) <= _LONGEST and plain.isascii() and plain.isprintable()
+        if len(nonce) != NONCE_BYTES or len(terms) > _MAX_TERMS or not shown:
             raise ProtocolError("A greeting is damaged.")
-        return cls(digest, {str(name): str(value) for name, value in hashes.items()}, nonce)
+        return cls(terms, nonce, plain)
 
-    def check(self, own: RunTerms, sender: str) -> None:
-        """Refuse a party that means something else.
+    def check(self, terms: Mapping[str, Any], sender: str) -> None:
+        """Refuse a node that means something else, or has another software.
 
         Raises
         ------
         DifferentTerms
-            Naming every term that differs.
+            Naming what differs, and what mends it.
         """
-        if self.digest == own.digest:
-            return
-        names = own.hashes.keys() | self.hashes.keys()
-        other = sorted(name for name in names if own.hashes.get(name) != self.hashes.get(name))
-        # Names of terms that only the other end knows are its own words, and are not repeated.
-        known = [f"`{name}` ({_shown(own.terms[name])} here)" for name in other if name in own.terms]
-        what = ", ".join(known) or "a term that is not known here"
-        raise DifferentTerms(f"{sender} agreed to something else; what differs: {what}.")
+        ours = version("ksdp")
+        if self.software != ours:
+            raise DifferentTerms(f"{sender} has ksdp {self.software}, this is {ours}: install the same at both.")
+        if lines := different_terms(terms, self.terms):
+            what = "; ".join(lines)
+            raise DifferentTerms(
+                f"{sender} agreed to something else: {what}. Take one protocol file, the same at all."
+            )
 
 
 @dataclass(frozen=True)
@@ -267,15 +270,8 @@ def _object(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-LARGEST_ABOUT = 4 << 20
+LARGEST_GREETING = 4 << 20
 """Bytes."""
-GROUNDS = ("cleared", "uncleared", "collects", "not said")
-_MOST_TERMS = 256
 _SHOWN = 60
 _LONGEST = 80
 _NAMES_OF_MECHANISMS = {
@@ -283,46 +279,6 @@ _NAMES_OF_MECHANISMS = {
     "mechanism.mechanism": ("mechanism.parameters.", "mechanism.mechanism_version", "sums", "shares."),
 }
 """The name of a mechanism, and of one within it; and how the terms begin that follow from it."""
-
-
-@dataclass(frozen=True)
-class About:
-    """One end of a check."""
-
-    ksdp: str
-    """Version of the package."""
-    code: str
-    """Hash of what computes."""
-    clock: float
-    """Seconds since 1970."""
-    terms: Mapping[str, Any]
-    """Every term by its name, as `RunTerms.terms`."""
-    grounds: str = "not said"
-    """On what grounds it will take part, one of `GROUNDS`."""
-
-    def to_bytes(self) -> bytes:
-        """As it travels."""
-        return json.dumps(asdict(self), ensure_ascii=True, allow_nan=False).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> About:
-        """What `to_bytes` wrote."""
-        try:
-            fields = json.loads(data)
-            about = cls(**fields)
-            texts = all(_plain(text) for text in (about.ksdp, about.code))
-            fits = texts and isinstance(about.clock, float) and math.isfinite(about.clock)
-            fits = fits and isinstance(about.terms, dict) and len(about.terms) <= _MOST_TERMS
-            if not (fits and about.grounds in GROUNDS):
-                raise ValueError
-        except (TypeError, ValueError, RecursionError):
-            raise ProtocolError("said something that no check says") from None
-        return about
-
-
-def _plain(text: Any) -> bool:
-    """Whether it can be shown as it is: a peer's words must not move anybody's terminal."""
-    return isinstance(text, str) and len(text) <= _LONGEST and text.isascii() and text.isprintable()
 
 
 def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[str, ...]:

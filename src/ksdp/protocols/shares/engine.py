@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ finally:
 COMPUTING = 3
 """Parties that compute."""
 FIELD = finfields.GF(PRIME)
+_ACTS = threading.Lock()
 _HIDING = 64
 """Bits by which the masks of MPyC's own comparisons are longer than what they hide."""
 
@@ -193,13 +195,14 @@ class ComputingParty:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """MPyC finds its runtime in variables of its modules."""
+        """MPyC finds its runtime in variables of its modules: parties of one process act one after the other."""
         modules = (asyncoro, mpctools, sectypes, mpyc_runtime.mpyc.random)
-        before = [module.runtime for module in modules]
-        try:
-            for module in modules:
-                module.runtime = self.runtime
-            yield
-        finally:
-            for module, runtime in zip(modules, before, strict=True):
-                module.runtime = runtime
+        with _ACTS:
+            before = [module.runtime for module in modules]
+            try:
+                for module in modules:
+                    module.runtime = self.runtime
+                yield
+            finally:
+                for module, runtime in zip(modules, before, strict=True):
+                    module.runtime = runtime
