@@ -167,7 +167,7 @@ def demo(
     store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
 ) -> None:
     """Audit docstrings of the installed numpy, scipy and pandas: every verdict, and a list that is signed."""
-    from ksdp.flows.audits.demo import demo_words, run_demo
+    from ksdp.flows.screening.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
     with terminal():

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.planning import make_plan
-from ksdp.flows.audits.demo import Demo, demo_specs, demo_words
 from ksdp.flows.screening.clear import audited_sizes
+from ksdp.flows.screening.demo import Demo, demo_specs, demo_words
 
 from ...summaries import example
 
