@@ -9,6 +9,7 @@
     python -m benchmarks bounds              # whole commands beside it, and what is asked; --quick: minutes
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks signed LIST SPEC    # attack what was signed: a clearance, or a file of ids
+    python -m benchmarks signed-lists        # sign, audit again and attack lists of everyday data
     python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
     python -m benchmarks.pem                 # PEM with sparse vectors, and what a run costs
     python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
@@ -49,6 +50,7 @@ from benchmarks import (
     secure_sum,
     share_costs,
     signed,
+    signed_lists,
     single_runs,
     speed,
     verdicts,
@@ -113,6 +115,7 @@ BY_NAME: dict[str, Benchmark] = {
     "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
     "single-runs": lambda chosen: single_runs.run(chosen.corpora, chosen.sizes, min(chosen.runs, 8), chosen.ranks),
     "signed": lambda chosen: signed.run(chosen.files, chosen.size, chosen.simulated),
+    "signed-lists": lambda chosen: signed_lists.run(chosen.lists, chosen.simulated),
     "power": lambda chosen: power.run(chosen.cases),
     "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
     "curves": lambda _: curves.run(),
@@ -132,6 +135,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("files", nargs="*", help="of `signed`: a clearance or a file of ids, and a spec")
     parser.add_argument("--size", type=int, help="of `signed`: documents in a run, where no clearance says it")
     parser.add_argument("--simulated", type=int, default=signed.RUNS, help="of `signed`: runs")
+    parser.add_argument(
+        "--lists", nargs="*", choices=[*signed_lists.SETTINGS], default=[], help="of `signed-lists`"
+    )
     parser.add_argument("--spec", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--corpora", nargs="+", default=list(advantage.CORPORA))

@@ -98,7 +98,9 @@ def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
         quoted = re.findall(r"`([^`]*)`", part)
         commands = tuple(
-            each for each in quoted if each.startswith(("python -m benchmarks ", "python -m benchmarks."))
+            each
+            for each in quoted
+            if each.startswith(("python -m benchmarks ", "python -m benchmarks.", "python benchmarks/"))
         )
         tables = tuple(f"python -m papers {each} --short" for each in quoted)
         said = [

@@ -21,6 +21,7 @@ def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> No
     data = np.random.default_rng(0).normal(size=(24, 3))
     data[5] += 2000
     make_identity(tmp_path, "ada")
+    ksdp.audit(data, noisy_mean, store=tmp_path / "store", party_size=0.5, with_runs=20, fresh_runs=0, seed=1)
     found = ksdp.clear(
         data, noisy_mean, version=1, clearance=tmp_path / "c.json", key=tmp_path / "ada.key", who="Ada",
         store=tmp_path / "store", party_size=0.5, with_runs=150, margin=0.7, fresh_runs=0, seed=1,
@@ -32,6 +33,8 @@ def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> No
         tmp_path / "c.json", now=later, public_key=load_public(tmp_path / "ada.pub")
     ).clearance
     assert signed.allows(["5", "6"]).tolist() == [False, True]
+    # The call above, the audit that proposed the list, and the audits of the list.
+    assert signed.evidence.attempts.attempts == 3
 
 
 def test_a_function_asks_one_question_at_every_call(tmp_path: Path) -> None:

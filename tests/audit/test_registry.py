@@ -44,6 +44,7 @@ def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
+        ("noisy_mean#1272195f", {}, "only such a call can use them again"),
         ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'; did you mean `pd-svd`"),
         ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter .* did you mean `rank`. it has .*rank"),
         ("pd-svd", {"rank": 0}, "`rank` must be"),

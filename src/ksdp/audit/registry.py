@@ -200,6 +200,11 @@ def installed_parameters(name: str) -> list[str]:
 
 def _installed_thing(name: str) -> Any:
     entries = entry_points(group="ksdp.mechanisms", name=name)
+    if not entries and "#" in name:
+        raise SpecError(
+            f"{name!r} is code or tables that somebody gave to a call of `ksdp` in Python: only such a call can "
+            "use them again (`ksdp.clear` signs)."
+        )
     if not entries:
         names = mechanism_names()
         hint = f"; {meant(name, names).strip()}" if meant(name, names) else "."

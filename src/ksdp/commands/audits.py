@@ -153,17 +153,17 @@ def power(
 def demo(
     store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
 ) -> None:
-    """Audit docstrings of the installed numpy, scipy and pandas: every verdict, and what makes it safe."""
-    from ksdp.flows.audits.demo import demo_words, run_demo
+    """Audit docstrings of the installed numpy, scipy and pandas: every verdict, and a list that is signed."""
+    from ksdp.flows.screening.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
     with terminal():
-        summaries = run_demo(store, workers=workers)
+        found = run_demo(store, workers=workers)
     if as_json:
-        for summary in summaries:
+        for summary in found.audits:
             tell(summary, as_json)
     else:
-        typer.echo(demo_words(summaries), err=True)
+        typer.echo(demo_words(found), err=True)
 
 
 def columns(
