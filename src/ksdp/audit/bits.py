@@ -42,17 +42,6 @@ def found_by_lattice(documents: int, share: float, bits: float) -> bool:
     Solving low-density subset sum problems, 1985, doi.org/10.1145/2455.2461), and reduction finds it where
 
         n H(p) + n^2 log2(f) < B, f the root Hermite factor.
-
-    Parameters
-    ----------
-    documents : n, that may be in
-    share : p, of these that is in
-    bits : B, announced of them
-
-    Examples
-    --------
-    >>> found_by_lattice(200, 0.5, 30 * DIGITS), found_by_lattice(400, 0.5, 30 * DIGITS)
-    (True, False)
     """
     entropy = -sum(p * math.log2(p) for p in (share, 1.0 - share) if p > 0.0)
     return documents * entropy + documents**2 * REDUCED < bits
@@ -72,20 +61,7 @@ class Shown:
 
 
 def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool, *, crossed: bool = True) -> Shown:
-    """What a run shows of who was in, as runs of some databases say.
-
-    Parameters
-    ----------
-    mechanism : of the audit
-    arrays : that are seen of it
-    pool : what databases are drawn from
-    crossed : whether to look for interaction, in runs of its own
-
-    Returns
-    -------
-    Shown
-        The most there may be where the mechanism cannot be run.
-    """
+    """What a run shows of who was in, as runs of some databases say."""
     values = _announced(mechanism, arrays, pool)
     if values is None or not np.isfinite(values).all():
         return Shown(most_bits(arrays), most_bits(arrays) / DIGITS, 1.0)

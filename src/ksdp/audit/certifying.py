@@ -55,13 +55,7 @@ class Certificate:
 
 
 def check_certifiable(mechanism: Mechanism, design: object, features: int) -> None:
-    """Refuse what paired runs prove nothing about.
-
-    Raises
-    ------
-    SpecError
-        If the mechanism's announcement has no known density, or databases vary in size, or others are targets too.
-    """
+    """Refuse what paired runs prove nothing about."""
     if not isinstance(design, Shared | Literal) or (isinstance(design, Shared) and design.poisson):
         raise SpecError("a certificate needs `design.kind` shared or literal, with databases of a fixed size.")
     if (why := why_uncertified(mechanism, features)) is not None:
@@ -82,20 +76,7 @@ def knows_all(mechanism: Mechanism) -> float | None:
 
 
 def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
-    """Advantages of the best attack on each of some pairs, shape (n_audited, stop - first).
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the whole audit.
-    first, stop : int
-        Numbers of pairs, `stop` exclusive.
-
-    Raises
-    ------
-    SpecError
-        If the plan cannot be certified.
-    """
+    """Advantages of the best attack on each of some pairs, shape (n_audited, stop - first)."""
     mechanism, design = plan.mechanism, plan.design
     check_certifiable(mechanism, design, plan.corpus.features)
     assert isinstance(mechanism, Certifiable)
@@ -128,18 +109,7 @@ def _exchanged(
 
 
 def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, looks: int = 1) -> Certificate:
-    """Bounds of every document, and which of them what was measured contradicts.
-
-    Parameters
-    ----------
-    advantages : shape (n_documents, n_pairs)
-    tested : ArmTests
-        Of the same documents.
-    documents : int
-        That the corrections count.
-    looks : int
-        After any of which a document may have been measured last.
-    """
+    """Bounds of every document, and which of them what was measured contradicts."""
     # Both sides at a level of their own, so strict that only a wrong law of the noise gets here.
     sure = certified_bound(advantages, _CONTRADICTION / 2, documents)
     return Certificate(
@@ -155,17 +125,7 @@ def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, 
 def above_bound(
     tested: ArmTests, bound: Floats, documents: int, looks: int, level: float = _CONTRADICTION
 ) -> NDArray[np.bool_]:
-    """Of which documents a measured lower bound is above what is proved to bound every attack.
-
-    Parameters
-    ----------
-    tested : ArmTests
-        Of the documents whose `bound` it is.
-    documents, looks : int
-        That the level is divided by.
-    level : float
-        At which no measured bound is wrong, of all documents, columns and looks together.
-    """
+    """Of which documents a measured lower bound is above what is proved to bound every attack."""
     each = level / (documents * tested.distance.shape[1] * looks)
     low, _ = distance_band(np.nan_to_num(tested.distance), tested.n_with, tested.n_without, each)
     return np.asarray(low.max(axis=1) > bound)

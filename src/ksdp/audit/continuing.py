@@ -18,19 +18,7 @@ from ksdp.audit.specs.models import Spec
 
 
 def tables_at_part(spec: Spec, part: Callable[[float], float]) -> dict[str, Any]:
-    """The spec's tables with this part of every level in it: of discoveries, of "clear" and of the certificate.
-
-    Parameters
-    ----------
-    part : callable
-        From a level to this audit's part of it.
-
-    Examples
-    --------
-    >>> spec = Spec.model_validate({"corpus": {"path": "demo"}, "mechanism": {"name": "pd-svd"}})
-    >>> tables_at_part(spec, lambda level: level / 2)["decision"]["level"]
-    0.025
-    """
+    """The spec's tables with this part of every level in it: of discoveries, of "clear" and of the certificate."""
     tables = spec.tables()
     tables["decision"]["level"] = part(spec.decision.level)
     if spec.decision.clear_level is not None:
@@ -49,22 +37,7 @@ _LEAST, _MOST = 2.0, 16.0
 
 
 def wanted_factor(runs: ArrayLike, runs_to_decide: ArrayLike) -> float:
-    """How many times as many runs would decide every document, between 2 and 16.
-
-    Parameters
-    ----------
-    runs : shape (n_documents,)
-        Runs done.
-    runs_to_decide : shape (n_documents,)
-        As the audit forecast them; NaN where decided, infinity where no number would do. Neither counts.
-
-    Examples
-    --------
-    >>> wanted_factor(np.array([100.0, 100.0, 100.0]), np.array([310.0, np.inf, np.nan]))
-    3.1
-    >>> wanted_factor(np.array([100.0]), np.array([np.nan]))
-    2.0
-    """
+    """How many times as many runs would decide every document, between 2 and 16."""
     done, needed = np.asarray(runs, dtype=np.float64), np.asarray(runs_to_decide, dtype=np.float64)
     factors = (needed / done)[np.isfinite(needed)]
     return float(min(max(_LEAST, *factors), _MOST)) if len(factors) else _LEAST
@@ -80,20 +53,6 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
 
     The level is halved: looking again because of what was seen is a second look, and the levels of a first look
     and all that may follow it add up to less than twice the first.
-
-    Parameters
-    ----------
-    spec : Spec
-        Of the audit to continue.
-    documents : sequence of str
-        Ids that were asked for.
-    factor : float
-        Times as many runs as before, above 1; `with_runs` goes before it.
-
-    Raises
-    ------
-    InputError
-        If that is not more than before.
     """
     before = spec.design.with_runs
     more = math.ceil(before * factor) if with_runs is None else with_runs

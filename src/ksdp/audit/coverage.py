@@ -173,10 +173,6 @@ def unsolved(
     document then has its own part in the sums, whatever the filters, which only approach it, find of it: of 4,000
     pictures of different brightness they told nobody apart, and the solution everybody (decision 5). Of fewer
     numbers than say who was in, those count that tell the average document more than the margin.
-
-    Parameters
-    ----------
-    seen : names of what statistics may read
     """
     counted = exact_numbers(mechanism, announced, seen)
     total = sum(counted.values())
@@ -188,12 +184,7 @@ def unsolved(
 
 
 def exact_numbers(mechanism: Mechanism, announced: Iterable[Release], seen: Iterable[str]) -> dict[str, int]:
-    """Different exact numbers that all rounds open, by the name of the array that has most of its kind.
-
-    Parameters
-    ----------
-    seen : names of what statistics may read
-    """
+    """Different exact numbers that all rounds open, by the name of the array that has most of its kind."""
     if not exact_throughout(mechanism):
         return {}
     sums = [a for a in announced if a.terms and a.name in set(seen)]
@@ -207,13 +198,7 @@ def exact_numbers(mechanism: Mechanism, announced: Iterable[Release], seen: Iter
 
 
 def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
-    """Numbers of a final output that say who was in to whoever follows the run, which no column does.
-
-    Parameters
-    ----------
-    found : those of `statistics.linear.pilot.final_numbers`
-    who : as of `unsolved`
-    """
+    """Numbers of a final output that say who was in to whoever follows the run, which no column does."""
     if not who.told_by(sum(found.values())):
         return ()
     return tuple(_FOLLOWED.format(name, numbers, who.count) for name, numbers in found.items())
@@ -223,10 +208,6 @@ def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
     """Numbers with hardly any noise, enough to tell more than the margin, where nobody solves them.
 
     As of exact sums (`unsolved`), which they are but for little: steps find large documents alone.
-
-    Parameters
-    ----------
-    numbers : those of `statistics.linear.pilot.low_noise_numbers`
     """
     if not who.told_by(numbers):
         return ()
@@ -234,12 +215,7 @@ def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
 
 
 def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
-    """Numbers that say who was in to whoever uses that each is in or not, which no column does.
-
-    Parameters
-    ----------
-    bits : those of `bits.shown`
-    """
+    """Numbers that say who was in to whoever uses that each is in or not, which no column does."""
     return (_DECODED.format(bits, who.count),) if found_by_lattice(who.count, who.share, bits) else ()
 
 
@@ -262,11 +238,6 @@ def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
     q the share of the numbers' variance that is no sum over documents. Of the h that tells by the margin it has to
     see half: of 305 numbers of centres of clusters of 1,797 pictures it saw a fiftieth, and called 1,065 clear
     that equations tell apart. Of recorded runs nobody can tell noise from what is no sum: both count.
-
-    Parameters
-    ----------
-    found : of the numbers
-    runs : T, which the rule is learnt from
     """
     needed = who.needed
     if not who.told_by(_UNEQUAL * found.numbers):
@@ -286,11 +257,6 @@ def enough_numbers(share: float) -> float:
 
     F and f the normal distribution and its density: the threshold of soft thresholding within the bounds (Donoho,
     Maleki & Montanari, Message-passing algorithms for compressed sensing, 2009, doi.org/10.1073/pnas.0909892106).
-
-    Examples
-    --------
-    >>> [round(enough_numbers(share), 3) for share in (0.03, 0.1, 0.5)]
-    [0.116, 0.256, 0.5]
     """
     from scipy.optimize import minimize_scalar  # slow to load, and asked of many documents alone
     from scipy.stats import norm
@@ -309,11 +275,6 @@ def telling_numbers(share: float, margin: float) -> float:
     it has the mean m / n apart and the variance m / n (1 - m / n) p (1 - p) of what is left, which is nearly
     normal. So d^2 = (m / n) / ((1 - m / n) p (1 - p)) for the distance d of both arms in standard deviations, and
     the advantage is 2 F(d / 2) - 1. What documents have in common makes it less.
-
-    Examples
-    --------
-    >>> [round(telling_numbers(share, 0.2), 3) for share in (0.03, 0.1, 0.5)]
-    [0.007, 0.023, 0.06]
     """
     if margin >= 1.0:
         return 1.0
@@ -328,16 +289,7 @@ def coverage(
     learnt: Iterable[str] = (),
     more: Iterable[str] = (),
 ) -> Coverage:
-    """Who reads what of all that a run opens.
-
-    Parameters
-    ----------
-    opened : names of everything that a run shows its parties
-    seen : names of what statistics may read of it
-    tested : statistics that are tested
-    learnt : names of what must be learnt from, and is not; it counts as unread where it is opened
-    more : what else nobody looks at, in words
-    """
+    """Who reads what of all that a run opens."""
     seen, tested = tuple(seen), tuple(tested)
     read = {s.name: reads(s, seen) for s in tested}
     by = {name: tuple(s for s, names in read.items() if name in names) for name in dict.fromkeys(opened)}

@@ -90,15 +90,7 @@ def _groups_of(units: Units, mine: Rows) -> Rows | None:
 def built_documents(
     corpus: Corpus, units: Units, targets: Rows, background: Mapping[str, NDArray[Any]], pool: Pool | None = None
 ) -> Documents:
-    """The target units, with the adversary's background knowledge.
-
-    Parameters
-    ----------
-    targets : units
-        Those that are measured.
-    pool : Pool, optional
-        What databases are drawn from.
-    """
+    """The target units, with the adversary's background knowledge."""
     rows, starts = None, None
     if units.order is not None:
         members, starts = units.members(targets)
@@ -133,15 +125,7 @@ class PlannedRuns:
 def planned_runs(
     spec: Spec, design: Design, kept: Sequence[Release], statistics: Sequence[Statistic]
 ) -> PlannedRuns:
-    """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
-
-    Parameters
-    ----------
-    design : Design
-        With as many runs as tests that read all of them need.
-    kept : sequence of Release
-        The observables that go to the store.
-    """
+    """Decide blocks, looks and reading, and add the runs that reading a part of them costs."""
     block_runs = _block_runs(design, kept)
     every, drawn = _partly_read(spec, design, block_runs)
     looks = planned_looks(spec, drawn, block_runs * every)
@@ -203,12 +187,7 @@ def planned_statistics(
     runs: int,
     margin: float,
 ) -> PlannedStatistics:
-    """Those that a spec asks for and the mechanism's observables allow.
-
-    Parameters
-    ----------
-    families, names : asked for
-    """
+    """Those that a spec asks for and the mechanism's observables allow."""
     own = own_statistics(mechanism)
     others = default_statistics(shown.seen, background, own)
     dear = _left_out(others, shown, held.unknown)
@@ -588,13 +567,6 @@ def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str
 
     None where one statistic is all there is, and where documents cannot be measured apart: those of designs that
     draw for them, groups, and under statistics of others.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the whole audit.
-    statistics : names, in the plan's order
-    columns : of each document, its own
     """
     apart = isinstance(plan.design, Shared) and plan.units.order is None and reads_one_document(plan.statistics)
     if not apart or len(statistics) < 2 or set(columns) - set(statistics):
@@ -617,11 +589,6 @@ def keeps_values(plan: Plan) -> bool:
     """Whether the values of an audit stay in the store when it is finished.
 
     Those of designs that draw for the documents they name always do: their documents cannot be measured apart.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the whole audit, not of a stage.
     """
     asked = plan.spec.store.values
     if asked == "all" or not isinstance(plan.design, Shared) or not reads_one_document(plan.statistics):
@@ -630,15 +597,7 @@ def keeps_values(plan: Plan) -> bool:
 
 
 def document_parts(plan: Plan, together: int) -> list[Part]:
-    """The parts of a stage's documents whose values are there at once, where they are not kept; one at least.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the stage.
-    together : int
-        Documents that one test reads: parts are whole multiples of it, so that tests are those of one part.
-    """
+    """The parts of a stage's documents whose values are there at once, where they are not kept; one at least."""
     documents = len(plan.audited)
     fits = plan.spec.store.values_at_once * 2**30 / bytes_a_document(plan)
     turned = plan.block_runs * _columns(plan) * 2 * plan.bytes_a_value

@@ -68,13 +68,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
-    """The stream of a purpose at a place.
-
-    Examples
-    --------
-    >>> generator(7, Purpose.DRAW, 0, 3).integers(100) == generator(7, Purpose.DRAW, 0, 3).integers(100)
-    np.True_
-    """
+    """The stream of a purpose at a place."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *place)))
 
 

@@ -210,13 +210,7 @@ class State:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Whether two names are one person's: case, spaces and Unicode spelling do not count.
-
-    Examples
-    --------
-    >>> same_person("Ada  Lovelace ", "ada lovelace"), same_person("Ada", "Grace")
-    (True, False)
-    """
+    """Whether two names are one person's: case, spaces and Unicode spelling do not count."""
     return _plain(one) == _plain(other)
 
 
@@ -241,16 +235,6 @@ def fold(
     """Fold a document's entries into its state.
 
     The rules are those of today: where four eyes are wanted now, what one person decided before waits.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        In the order of the log. Those about other documents are passed over; of those about other audits, all
-        but exclusions and what is decided about these.
-    four_eyes : bool
-        Whether a second person must confirm.
-    superseded_by, earlier : optional
-        As `State` has them.
     """
     newest = decided = confirmed = waiting = None
     for entry in entries:
@@ -311,17 +295,7 @@ def _bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
 
 
 def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None:
-    """Refuse what may not follow the present state.
-
-    Raises
-    ------
-    StaleDecision
-        If the document has a newer entry than the reviewer saw, or a newer audit.
-    InputError
-        If the reason or the name is missing, too long or holds control characters; if nothing waits for a
-        confirmation, or the one who confirms is the one who proposed, or does not say what they saw; if there is
-        nothing to withdraw.
-    """
+    """Refuse what may not follow the present state."""
     _bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
     _bounded("reviewer", proposal.reviewer, LONGEST_NAME, lines=False)
     name, out = proposal.document, state.exclusion

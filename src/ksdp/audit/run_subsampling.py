@@ -72,13 +72,7 @@ class RunSubsampling:
         return read if self.all else read + (read > self.early) * (read - self.early) * (self.every - 1)
 
     def arms(self, done: int, share: float) -> tuple[int, int]:
-        """Runs that a test reads with and without the document, on average.
-
-        Parameters
-        ----------
-        share : float
-            Of the runs that hold a document.
-        """
+        """Runs that a test reads with and without the document, on average."""
         held = max(1, round(done * share))
         return held, self.runs(done) - held
 
@@ -96,11 +90,6 @@ def more_runs(share: float, every: int) -> float:
 
     Of R runs, a share p with the document, R / e are read and R p of these held it, so that
     n m / (n + m) = R p (1 - e p) against R p (1 - p).
-
-    Examples
-    --------
-    >>> round(more_runs(0.03, 4), 3)
-    1.102
     """
     return (1 - share) / (1 - every * share)
 
@@ -109,11 +98,6 @@ def best_every(share: float) -> int:
     """Of how many blocks one should keep the without arm, where runs hold a document with probability `share`.
 
     The cheapest at equal n m / (n + m); by nominal costs, so that a spec decides it and not a machine.
-
-    Examples
-    --------
-    >>> [best_every(share) for share in (0.5, 0.2, 0.1, 0.03, 0.01, 0.003)]
-    [1, 1, 2, 4, 8, 16]
     """
 
     def cost(every: int) -> float:
@@ -125,15 +109,7 @@ def best_every(share: float) -> int:
 def kept_without(
     seed: int, block: Block, documents: Ints, population: int, block_runs: int, reading: RunSubsampling
 ) -> Bits:
-    """Whether a block keeps the without runs of each document, shape (n_documents,).
-
-    Parameters
-    ----------
-    documents : int64, shape (n_documents,)
-        Numbers of the documents below `population`, the same whoever is audited beside them.
-    block_runs : int
-        Runs in a whole block.
-    """
+    """Whether a block keeps the without runs of each document, shape (n_documents,)."""
     if block.start < reading.early:
         return np.ones(len(documents), np.bool_)
     stratum, place = divmod(block.start // block_runs, reading.every)
@@ -160,20 +136,7 @@ def _read(inclusion: Bits, kept: Bits, width: int, out: Bits) -> int:
 
 
 def read_runs(inclusion: Bits, kept: Bits, width: int) -> Bits:
-    """The runs of each document that are tested: every with run, and kept without runs up to `width` of both.
-
-    Parameters
-    ----------
-    inclusion, kept : bool, shape (n_documents, n_runs)
-        All runs of a lane.
-    width : int
-        Runs that every document's tests read.
-
-    Raises
-    ------
-    KsdpError
-        If a document has not that many, or more with runs than that.
-    """
+    """The runs of each document that are tested: every with run, and kept without runs up to `width` of both."""
     out = np.zeros(inclusion.shape, np.bool_)
     short = _read(inclusion, kept, width, out)
     if short >= 0:
@@ -184,14 +147,7 @@ def read_runs(inclusion: Bits, kept: Bits, width: int) -> Bits:
 def levelled(
     inclusion: Bits, kept: Bits | None, values: Sequence[NDArray[Any]], width: int
 ) -> tuple[Bits, list[NDArray[Any]]]:
-    """Bits and values of the runs that are tested, shape (n_documents, width) each, runs in order.
-
-    Parameters
-    ----------
-    inclusion, kept : bool, shape (n_documents, n_runs)
-        All runs of a lane; `kept` None where all are.
-    values : of the shape of `inclusion`
-    """
+    """Bits and values of the runs that are tested, shape (n_documents, width) each, runs in order."""
     if kept is None:
         return inclusion, list(values)
     read = read_runs(inclusion, kept, width)

@@ -67,13 +67,7 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
 
 
 def as_stored(plan: Plan, seen: Mapping[str, NDArray[Any]], lane: int, run: int, again: str = "") -> Stored:
-    """What a run announced, rounded, with the leaks that the spec plants in it; `again` says that it is repeated.
-
-    Raises
-    ------
-    InvalidAudit
-        Unless names, shapes, types and kinds of numbers are the declared ones.
-    """
+    """Return what a run announced, rounded, with planted leaks; `again` says that the run is repeated."""
     stored = _as_declared(plan, seen, f"lane {lane}, run {run}{again}")
     if not plan.leaks:
         return stored
@@ -141,13 +135,7 @@ def measure(
     statistics: Sequence[Statistic],
     keep: Callable[[Stored], None] | None = None,
 ) -> BlockValues:
-    """Evaluate statistics on the observables of a block, one run after the other.
-
-    Parameters
-    ----------
-    runs : the observables of each run of the block, in order
-    keep : called with what the store keeps of each run's observables
-    """
+    """Evaluate statistics on the observables of a block, one run after the other."""
     documents = plan.documents(block.lane)
     bits, controls = drawn_controls(plan.design, block, CONTROLS)
     controls[NULL_CONTROLS:] += _PLANTED_SHIFT * bits[NULL_CONTROLS:]
@@ -256,13 +244,7 @@ def _parts(
 
 
 def try_own_code(plan: Plan) -> None:
-    """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run.
-
-    Raises
-    ------
-    SpecError
-        Naming what is wrong, if anything fails or gives other arrays than it should.
-    """
+    """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run."""
     if not names_own_code(plan.spec):
         return
     with _trial(f"mechanism {plan.mechanism.name!r}", "run"):

@@ -31,15 +31,7 @@ _CONTROL_LEVEL = 1e-5
 def compare_arms(
     values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_], low_fpr: LowFpr | None = None
 ) -> ArmTests:
-    """Test every document under every statistic: Kolmogorov-Smirnov, exact given ties, and the tails beside it.
-
-    Parameters
-    ----------
-    values : statistic to array of shape (n_documents, n_runs)
-    inclusion : bool, shape (n_documents, n_runs)
-    low_fpr : LowFpr, optional
-        Where the decision limits the true positive rate at 1 % false positives.
-    """
+    """Test every document under every statistic: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
     columns = list(values.values())
     ordered = [in_order(array) for array in columns]  # once, for all three
     tables = ks_tables(columns, inclusion, ordered)
@@ -65,11 +57,6 @@ def canary_arms(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> A
     """Tests of canaries, in one column. One whose score falls when its document is present gets D = 0, p = 1.
 
     D knows no direction: were every bit of a document negated, it would be 1 as it is of a sound audit.
-
-    Parameters
-    ----------
-    values : shape (n_documents, n_runs)
-    inclusion : bool, shape (n_documents, n_runs)
     """
     tests = compare_arms({CANARY: values}, inclusion)
     total = values.sum(axis=1, dtype=np.float64)
@@ -108,12 +95,6 @@ def judge_controls(
     The values of control documents stand in every statistic's column, went through the same store and the same
     test as everybody's, and their bits come from the same seed: a mixed-up run or arm shows here. What they
     cannot show is that real documents' bits are those of the databases: canaries do.
-
-    Parameters
-    ----------
-    controls : one `ArmTests` of `CONTROLS` rows a lane
-    shuffled : log10 p of real documents in runs dealt anew, any shapes
-    canaries : what became of the canaries of every look; None where values hold none
     """
     null = np.concatenate([part.log10_p[:NULL_CONTROLS].min(axis=1) for part in controls])
     planted = np.concatenate([part.log10_p[NULL_CONTROLS:CONTROLS].ravel() for part in controls])
@@ -163,17 +144,6 @@ def values_again(
 ) -> tuple[NDArray[np.bool_], dict[str, NDArray[Any]]]:
     """Which of the runs that its tests read held a document, shape (1, n_runs), and its values, statistic by
     statistic, of the same shape.
-
-    Parameters
-    ----------
-    plan : Plan
-        Narrowed to the document, as far as its design can do without the others.
-    row : int
-        Of the corpus.
-    runs : callable
-        The observables of each run of a block, in order.
-    done : callable
-        Told how many runs each block was.
     """
     lane = next(n for n in range(plan.design.lanes) if row in plan.design.targets(n))
     place = plan.design.targets(lane).tolist().index(row)
@@ -194,15 +164,7 @@ def values_again(
 
 
 def measured_again(plan: Plan, row: int, done: Callable[[int], object]) -> dict[str, float]:
-    """Run the mechanism for a document of a plan that `narrowed_to` gave, and test it.
-
-    Parameters
-    ----------
-    row : int
-        Of the corpus.
-    done : callable
-        Told how many runs each block was.
-    """
+    """Run the mechanism for a document of a plan that `narrowed_to` gave, and test it."""
     bits, values = values_again(plan, row, lambda block: sample(plan, block), done)
     tests = compare_arms(values, bits)
     return {

@@ -276,15 +276,7 @@ def tell_record(record: AppetiteRecord) -> None:
 
 
 def tell(summary: Summary, as_json: bool, *, made: bool = True, record: AppetiteRecord | None = None) -> None:
-    """Print an audit's summary: one object for machines, a few lines for people.
-
-    Parameters
-    ----------
-    made : bool
-        Whether this command has just made it: then it says how long a person waited for it.
-    record : AppetiteRecord, optional
-        What the appetite says that the audit is held to (`kept_record`).
-    """
+    """Print an audit's summary: one object for machines, a few lines for people."""
     if as_json:
         statistics = {
             name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}

@@ -231,18 +231,7 @@ def _does(
 
 
 def create_app(store: Store, *, actions: Actions, source: ReviewerSource, origins: frozenset[str]) -> Starlette:
-    """Make the dashboard of a store.
-
-    Parameters
-    ----------
-    actions : Actions
-        What pages can have done: the clock, the resolver of texts, how more runs are begun.
-    source : ReviewerSource
-        Says who looks.
-    origins : frozenset of str
-        `scheme://host:port` under which it is reached; requests that name another host, and writes that come from
-        another origin, are refused.
-    """
+    """Make the dashboard of a store."""
     context = PageContext(store, actions, source)
 
     def missing(request: Request, error: Exception) -> Response:

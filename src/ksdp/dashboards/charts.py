@@ -173,23 +173,6 @@ def ecdf_svg(
     """Draw a statistic's distribution functions over the runs with and without a document, D at its place.
 
     Curves are thinned to 150 steps each; the steps at D's place are always kept.
-
-    Parameters
-    ----------
-    with_values, without_values : shape (runs,)
-        In any order.
-    gap : Gap
-        Where they are farthest apart.
-    document, statistic : str
-        For the label; escaped here.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gap = Gap(place=1.0, share_with=0.0, share_without=0.5)
-    >>> svg = ecdf_svg(np.array([2.0, 3.0]), np.array([1.0, 2.0]), gap, document="mail 7", statistic="sigma")
-    >>> "D is 0.50" in svg
-    True
     """
     one, other = numbers(with_values, "with_values"), numbers(without_values, "without_values")
     place, share_with, share_without = gap.place, gap.share_with, gap.share_without
@@ -222,15 +205,7 @@ def ecdf_svg(
 
 
 def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
-    """Draw the p-values of one statistic against the uniform law of "nothing leaks".
-
-    Parameters
-    ----------
-    counts : shape (n_bins,)
-        Documents whose p-value falls in each of equal parts of [0, 1].
-    statistic : str
-        Its name, for the label.
-    """
+    """Draw the p-values of one statistic against the uniform law of "nothing leaks"."""
     total, bins = int(counts.sum()), len(counts)
     if total == 0:
         raise ValueError("`counts` must count at least one document.")
@@ -266,15 +241,7 @@ _STRIP = PlotArea(8, 0, 264, 28, 0, 1)
 
 
 def strip_svg(quantiles: Sequence[float], *, noise: float, statistic: str) -> Markup:
-    """Draw five quantiles of D on the scale from 0 to 1: a line, a thicker one in it, a dot at the median.
-
-    Parameters
-    ----------
-    quantiles : five numbers in [0, 1], ascending
-        5, 25, 50, 75 and 95 %.
-    noise : float in [0, 1]
-        D that documents without any leak rarely exceed: shaded from 0 up to it.
-    """
+    """Draw five quantiles of D on the scale from 0 to 1: a line, a thicker one in it, a dot at the median."""
     q = numbers(np.asarray(quantiles), "quantiles")
     if len(q) != 5 or (np.diff(q) < 0).any() or q[0] < 0 or q[-1] > 1:
         raise ValueError(f"`quantiles` must be five ascending numbers in [0, 1]; got {list(quantiles)}.")
@@ -303,13 +270,7 @@ def scale_svg() -> Markup:
 
 
 def shares_svg(counts: Sequence[tuple[str, int]]) -> Markup:
-    """Draw counts as one bar of parts; each part's class is its word, and the label says all numbers.
-
-    Parameters
-    ----------
-    counts : (word, count) in order
-        Words are class names too: letters, and spaces, which become hyphens.
-    """
+    """Draw counts as one bar of parts; each part's class is its word, and the label says all numbers."""
     total = sum(count for _, count in counts)
     letters = all(word.replace(" ", "").isalpha() for word, _ in counts)
     if total <= 0 or any(count < 0 for _, count in counts) or not letters:

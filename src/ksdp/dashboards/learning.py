@@ -21,11 +21,6 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
 
     Across: D below which 95 % of the documents lie, chance taken out; and in a ring what bounds every attack.
     Upwards: of the gain of the exact run over working alone, on everybody's held-out documents.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Of the settings, written beside them: nobody can hover over a picture in a text.
     """
     points = [(place, one) for place, one in enumerate(advice["tried"]) if one["leak"] is not None]
     baselines = _baselines(advice)

@@ -153,13 +153,7 @@ class LogPage(Paged):
 
 
 def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
-    """Read the page.
-
-    Parameters
-    ----------
-    query : mapping
-        `kind` (`looks`, else decisions), `check=1`, `page`.
-    """
+    """Read the page."""
     page, kind = page_number(query), "looks" if query.get("kind") == "looks" else "decisions"
     newest, first = head(store), (page - 1) * PAGE_ROWS
     looks: tuple[TextAccess, ...] = ()
@@ -265,13 +259,7 @@ def _counts(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
 
 
 def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
-    """Read the page.
-
-    Parameters
-    ----------
-    query : mapping
-        `audit` (else the first with an open document), `show` (of `SHOWN`), and what `Listing` reads.
-    """
+    """Read the page."""
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:
         raise InputError(f"`show` must be one of {', '.join(SHOWN)}.")

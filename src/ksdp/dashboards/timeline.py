@@ -122,13 +122,7 @@ def _mark(x: float, y: float, kind: str) -> str:
 
 
 def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[datetime, datetime]]]]) -> Markup:
-    """Draw a line of marks a row on one scale of time.
-
-    Parameters
-    ----------
-    rows : sequence of (name, marks, gaps)
-        Where a gap is, the row's line is broken and the gap shaded.
-    """
+    """Draw a line of marks a row on one scale of time."""
     times = [mark.at for _, marks, _ in rows for mark in marks]
     if not times:
         raise ValueError("`rows` must hold at least one mark.")
@@ -163,19 +157,7 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
 def trend_svg(
     marks: Sequence[Mark], missing: Sequence[tuple[datetime, datetime]], *, name: str, top: float | None = None
 ) -> Markup:
-    """Draw a number over time; the line stops at gaps and at audits that have no number (void ones).
-
-    Parameters
-    ----------
-    marks : sequence of Mark
-        `value` is None where there is no number.
-    missing : sequence of (from, to)
-        Gaps.
-    name : str
-        What is drawn.
-    top : float, optional
-        Upper end of the scale; a round number above the largest value where there is none.
-    """
+    """Draw a number over time; the line stops at gaps and at audits that have no number (void ones)."""
     if not marks:
         raise ValueError("`marks` must hold at least one mark.")
     known = sorted(marks, key=lambda mark: mark.at)

@@ -145,36 +145,18 @@ _STAGES = {
 
 
 def words(stage: str) -> str:
-    """`sample look-2` is the second look's.
-
-    Examples
-    --------
-    >>> words("sample look-2")
-    'running the mechanism, look 2'
-    """
+    """`sample look-2` is the second look's."""
     verb, _, where = stage.partition(" ")
     return _STAGES.get(verb, (verb, ""))[0] + (f", {where.replace('-', ' ')}" if where else "")
 
 
 def counted(stage: str) -> str:
-    """What is counted in a stage; empty where there is nothing to count.
-
-    Examples
-    --------
-    >>> counted("test fresh")
-    'documents'
-    """
+    """What is counted in a stage; empty where there is nothing to count."""
     return _STAGES.get(stage.partition(" ")[0], ("", ""))[1]
 
 
 def rate(stage: str, units: float, seconds: float) -> str:
-    """How fast a stage is; empty while that is not known.
-
-    Examples
-    --------
-    >>> rate("sample", 512, 4.0), rate("sample", 3, 60.0), rate("sample", 0, 1.0)
-    ('128 runs/s', '0.05 runs/s', '')
-    """
+    """How fast a stage is; empty while that is not known."""
     what = counted(stage)
     if not what or units <= 0 or seconds <= 0:
         return ""
@@ -182,34 +164,14 @@ def rate(stage: str, units: float, seconds: float) -> str:
 
 
 def stage_so_far(stage: str, done: int, total: int, seconds: float) -> str:
-    """One plain line of a stage that goes on.
-
-    Examples
-    --------
-    >>> stage_so_far("sample", 256, 802, 40.2)
-    'running the mechanism: 256 of 802 runs after 40 s'
-    >>> stage_so_far("prepare", 0, 1, 10.0)
-    'reading the corpus: 10 s so far'
-    """
+    """One plain line of a stage that goes on."""
     what = counted(stage)
     done_so_far = f"{done} of {total} {what} after {seconds:.0f} s" if what else f"{seconds:.0f} s so far"
     return f"{words(stage)}: {done_so_far}"
 
 
 def stage_line(stage: str, done: int, total: int, seconds: float) -> str:
-    """One plain line of a stage that is over.
-
-    Examples
-    --------
-    >>> stage_line("sample", 512, 512, 4.0)
-    'running the mechanism: 512 runs in 4.0 s, 128 runs/s'
-    >>> stage_line("test", 900, 1800, 4.0)
-    'testing documents: 900 of 1800 documents in 4.0 s, 225 documents/s'
-    >>> stage_line("confirm", 1, 1, 4.0)
-    'measuring detected leaks on fresh runs: 1 part in 4.0 s, 0.25 parts/s'
-    >>> stage_line("prepare", 0, 1, 0.5)
-    'reading the corpus: 0.5 s'
-    """
+    """One plain line of a stage that is over."""
     what, fast = counted(stage), rate(stage, done, seconds)
     what = what.removesuffix("s") if done == total == 1 else what
     if not what:

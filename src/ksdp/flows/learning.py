@@ -67,13 +67,7 @@ from ksdp.tasks.provenance import code_hash
 
 
 def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSummary:
-    """Every learner over random splits, as `spec.gain` says, in this process.
-
-    Parameters
-    ----------
-    store : Path, optional
-        Where it is kept, for the reports and pages of this spec's audits.
-    """
+    """Every learner over random splits, as `spec.gain` says, in this process."""
     mechanism, source = mechanism_of(spec.mechanism), spec_rows(spec, base)
     rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
@@ -155,18 +149,7 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
 
 
 def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, count: int) -> Search:
-    """The documents, splits and baselines that settings share.
-
-    Parameters
-    ----------
-    count : int
-        How many settings may be tried, at most.
-
-    Raises
-    ------
-    InputError
-        If so few documents cannot show the quota at the level that each setting has.
-    """
+    """The documents, splits and baselines that settings share."""
     mechanism = mechanism_of(spec.mechanism)
     level = spec.decision.level / count
     corpus = _corpus(source, spec)
@@ -239,13 +222,7 @@ class Search:
         )
 
     def attempt(self, setting: Setting, of: Spec | None = None) -> Tried:
-        """What the run gains at a setting, and what it gives away; or why it is refused.
-
-        Parameters
-        ----------
-        of : Spec, optional
-            In place of the search's own: of the same documents, parties and `[gain]`.
-        """
+        """What the run gains at a setting, and what it gives away; or why it is refused."""
         try:
             spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
@@ -370,23 +347,7 @@ def advise_spec(
     confirm: bool = False,
     workers: int | None = None,
 ) -> dict[str, Any]:
-    """Search, keep what was found, and write the spec that is recommended; else the nearest miss, if there is one.
-
-    Parameters
-    ----------
-    write : Path
-        The recommended spec; in `base`, because its paths are relative to it. The nearest miss goes to a file of
-        its own beside it, `SPEC.nearest.toml`.
-    confirm : bool
-        Audit it whole, on runs that the search has not seen.
-    workers : int, optional
-        Of that audit.
-
-    Returns
-    -------
-    dict
-        As `advice/<id>.json` holds it.
-    """
+    """Search, keep what was found, and write the recommended spec, or else the nearest miss."""
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
@@ -458,13 +419,7 @@ def _confirmed(summary: Summary) -> dict[str, Any]:
 
 
 def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, here: bool) -> list[dict[str, str]]:
-    """What to type next, in order: audit the whole corpus, clear it, run it among parties.
-
-    Parameters
-    ----------
-    here : bool
-        Whether the corpus and its files are on this machine, as a party's run wants them.
-    """
+    """What to type next, in order: audit the whole corpus, clear it, run it among parties."""
     at, stem = shlex.quote(str(spec)), spec.with_suffix("")
     kept, clearance = shlex.quote(str(store)), shlex.quote(f"{stem}.clearance")
     commands = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]

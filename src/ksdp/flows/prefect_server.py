@@ -99,11 +99,6 @@ def reached(server: Server) -> Iterator[None]:
     """Let Prefect in this process talk to this server.
 
     Prefect reads the environment when it is imported: an earlier import must learn of this server too.
-
-    Raises
-    ------
-    KsdpError
-        If the server refuses what Prefect tells it, or does not answer.
     """
     from httpx import HTTPError
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -126,16 +121,7 @@ def _listening() -> socket.socket:
 
 @contextlib.contextmanager
 def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
-    """Start a server (without waiting for it), or use one: that `PREFECT_API_URL` names, or that of `ksdp serve`.
-
-    Parameters
-    ----------
-    home : Path
-        Prefect's home.
-    calendar : bool
-        With the services that schedules need; other commands on the same home then use this server, because two
-        servers on one database get in each other's way.
-    """
+    """Use the server of `PREFECT_API_URL` or of `ksdp serve`, or start one without waiting for it."""
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")

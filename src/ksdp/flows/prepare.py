@@ -122,17 +122,7 @@ def prepare_stored(
     after: str | None = None,
     part: bool = False,
 ) -> Prepared:
-    """Store the spec and the corpus of a plan.
-
-    Parameters
-    ----------
-    asked : GivenSpec, optional
-        Where this is one audit of several: for what.
-    after : str, optional
-        Another audit, whose question this one asks again.
-    part : bool
-        Whether it audits some of the question's documents alone, so that nobody decides about it by itself.
-    """
+    """Store the spec and the corpus of a plan."""
     try_own_code(plan)
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)

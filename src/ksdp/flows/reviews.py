@@ -222,17 +222,6 @@ def more_runs(
 
     Its runs contain this one's (shared design), its level is half of this one's, and it asks the same question, so
     it supersedes this one: decide there. `ksdp.storage.audits.continuation.read_progress` says how far it is.
-
-    Parameters
-    ----------
-    wanted : WantedRuns, optional
-        For which documents, and how many.
-    wait : bool
-        Wait for another audit that is running in the store.
-    held : int, optional
-        As for `ksdp.storage.audits.continuation.claimed`.
-    clock : callable
-        The present time, for the progress file.
     """
     opened, wanted = Store.open(store, create=False), wanted or WantedRuns()
     summary = read_summary(opened.audit(audit))
@@ -331,21 +320,7 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
 def run_approval(
     spec: Spec, base: Path, store: Path, signing: Signing, patience: Patience, place: Place = ANYWHERE
 ) -> ScreenSummary:
-    """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`.
-
-    Parameters
-    ----------
-    signing : Signing
-        Who signs. The clearance holds as long as this says, from the moment at which it is signed. The flow signs
-        without asking again: everybody who may decide in this store thereby decides what it signs.
-    patience : Patience
-        How long decisions are waited for.
-
-    Returns
-    -------
-    ScreenSummary
-        As `clear` returns it.
-    """
+    """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`."""
     signing.check()
     current().stage("prepare", 1)
     prepared = prepare(spec, base, store)

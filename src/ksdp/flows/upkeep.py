@@ -224,11 +224,6 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
     Runs stay that an audit of a signed clearance rests on, however old; that an audit rests on which was finished
     within `keep`; and those of no finished audit, if one of their files was written within it. Tables, verdicts,
     reviews and the ledger are never deleted: what was proved sensitive is not forgotten.
-
-    Raises
-    ------
-    StoreError
-        If an audit or the ledger cannot be read: what rests on what is not known.
     """
     check_none_lost(store)
     summaries = {audit: read_summary(store.audit(audit)) for audit in store.audits()}
@@ -252,13 +247,7 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
 
 
 def prune(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
-    """Delete the runs that may be deleted (`prunable`); the same `ksdp audit` makes them again.
-
-    Raises
-    ------
-    StoreError
-        If a folder cannot be deleted, besides what `prunable` raises.
-    """
+    """Delete the runs that may be deleted (`prunable`); the same `ksdp audit` makes them again."""
     with one_at_a_time(store.root):
         known = prunable(store, now, keep)
         for runs in known:

@@ -334,15 +334,7 @@ def _put(flat: NDArray[Any], kept: Bits, read: Bits, at: NDArray[np.int64], out:
 
 
 def stack_blocks(cells: Sequence[StoredCells], rows: Rows, width: int) -> tuple[Bits, list[NDArray[Any]]]:
-    """Bits and values of the runs that tests read, each of shape (n_rows, width), runs in order.
-
-    Parameters
-    ----------
-    cells : the same documents in every block of a lane, in order
-    rows : which of the documents
-    width : int
-        Runs that the tests of a document read (`ksdp.audit.run_subsampling`).
-    """
+    """Bits and values of the runs that tests read, each of shape (n_rows, width), runs in order."""
     inclusion = np.concatenate([block.inclusion for block in cells], axis=1)
     if cells[0].kept is None:
         columns = zip(*(block.values for block in cells), strict=True)

@@ -82,15 +82,7 @@ def content_hash(clearance: Clearance) -> str:
 
 
 def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519PrivateKey) -> None:
-    """Sign a clearance and write it whole; a file that is there stays, and is refused.
-
-    Raises
-    ------
-    InputError
-        If the file exists.
-    ValueError
-        If a parameter of the mechanism is not JSON.
-    """
+    """Sign a clearance and write it whole; a file that is there stays, and is refused."""
     write_signed(path, signed(_content(clearance), "clearance", private_key))
 
 
@@ -216,22 +208,7 @@ def verify_clearance(
     left_out: Sequence[str] = (),
     opened: Sequence[str] | None = None,
 ) -> Verified:
-    """Read a clearance and refuse it unless every check holds.
-
-    Parameters
-    ----------
-    now : datetime
-        With a time zone.
-    public_key : Ed25519PublicKey, optional
-        The signer's, from elsewhere. Without it the file is only known to be whole: the caller must compare
-        `Verified.fingerprint`.
-    corpus_hash, mechanism, spec_hash : optional
-        What is about to be run. What is not given is not checked; `Verified.checked` says what was.
-    left_out : sequence of str
-        Parameters of the mechanism that may differ; `Verified.checked` names them.
-    opened : sequence of str, optional
-        Names of everything that the run shows its parties: refused where the audits looked at less.
-    """
+    """Read a clearance and refuse it unless every check holds."""
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")
     whole, key, checked = verify_signed(path, "clearance", public_key)

@@ -78,13 +78,7 @@ def whole_table(path: Any) -> pa.Table:
 
 
 def read_table(path: Path, columns: Iterable[str], whose: str, remedy: str = REPAIR) -> pa.Table:
-    """A Parquet file that `write_table_with_checksum` wrote, and that has these columns.
-
-    Raises
-    ------
-    StoreError
-        If it is absent (`DamagedFile`: damaged), or lacks a column.
-    """
+    """A Parquet file that `write_table_with_checksum` wrote, and that has these columns."""
     import pyarrow as pa
 
     try:
@@ -121,13 +115,7 @@ class Table(Generic[Row]):
         return tuple(get_type_hints(self.row))
 
     def of(self, columns: Mapping[str, Any]) -> pa.Table:
-        """The Arrow table of some columns.
-
-        Raises
-        ------
-        KeyError, pyarrow.ArrowException
-            If a column is missing, unknown, or of another type.
-        """
+        """The Arrow table of some columns."""
         import pyarrow as pa
 
         if unknown := sorted(set(columns) - set(self.columns)):
@@ -214,15 +202,7 @@ def checksums_hold(paths: Iterable[Path]) -> bool:
 
 
 def check_checksum(path: Path, whose: str, remedy: str = REPAIR) -> Path:
-    """The path, if the file is what was written.
-
-    Raises
-    ------
-    DamagedFile
-        If it is something else, or was lost.
-    StoreError
-        If it was never written.
-    """
+    """The path, if the file is what was written."""
     wrong = _fails(path)
     if wrong is None:
         return path
@@ -232,15 +212,7 @@ def check_checksum(path: Path, whose: str, remedy: str = REPAIR) -> Path:
 
 
 def read_object(path: Path, parse: Callable[[dict[str, Any]], Read], whose: str, remedy: str = REPAIR) -> Read:
-    """The object of a JSON file, if it is what was written, with a checksum beside it or of its own.
-
-    Raises
-    ------
-    StoreError
-        If it is absent, or of another version of ksdp.
-    DamagedFile
-        If it is something else than what was written.
-    """
+    """The object of a JSON file, if it is what was written, with a checksum beside it or of its own."""
     from pydantic import ValidationError
 
     wrong = f"{path.name} of {whose} is damaged"
@@ -320,15 +292,7 @@ def read_chain(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
 
 
 def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
-    """Add a line, synced; what a crash left is cut off first. Nothing of it stays where it cannot be written.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    StoreError
-        If the line before is not one that was written; the others are not looked at.
-    """
+    """Add a line, synced; what a crash left is cut off first. Nothing of it stays where it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(handle, "r+b", buffering=0) as file:

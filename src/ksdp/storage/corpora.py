@@ -163,19 +163,6 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     by the keys given (`text`: text; `columns`: table), then by the columns there are (user, item and rating:
     ratings; else table). Columns keep the file's order; rows that end without features are kept out and listed in
     `Corpus.left_out`. Inverse document frequencies count all rows of the file.
-
-    Parameters
-    ----------
-    base : Path
-        Folder that relative paths of the spec start from.
-    nonnegative : bool
-        Refuse negative entries (the mechanism is a non-negative factorisation).
-
-    Examples
-    --------
-    >>> corpus = load_corpus(CorpusSpec(path="demo"), Path(), nonnegative=True)
-    >>> sorted(set(corpus.party.tolist()))
-    ['numpy', 'pandas', 'scipy']
     """
     lent = _lent.get()
     if spec.path == MEMORY or (lent is not None and spec == lent[0]):
@@ -241,15 +228,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
 
 
 def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
-    """Names of the columns that a corpus's levers leave, in order, if its spec determines them.
-
-    Raises
-    ------
-    SpecError
-        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given, or the documents decide.
-    CorpusError
-        If the vocabulary cannot be read, or holds a term twice.
-    """
+    """Names of the columns that a corpus's levers leave, in order, if its spec determines them."""
     here, _copies = fetched(spec, base, COLUMN_FILES)
     return left_names(here)
 

@@ -240,16 +240,7 @@ def write_findings(
     detectable: NDArray[np.float64],
     known: Mapping[str, NDArray[np.float64]],
 ) -> None:
-    """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs.
-
-    Parameters
-    ----------
-    ids : shape (n_documents,)
-    statistics : name and version of each column of `tested`
-    detectable : shape (n_documents,)
-        The measured D at which a leak of the document would surely have been detected.
-    known : columns `certified_bound` and `knows_all` of the verdicts, those that are known; NaN where one is not
-    """
+    """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs."""
     documents, count = tested.distance.shape
     names = np.array([name for name, _ in statistics], dtype=object)
     row = np.arange(documents)
@@ -362,11 +353,6 @@ def check_verdicts(folder: Path, spec: Spec) -> pa.Table:
     A document is sensitive where the adjusted p of "at most the margin" is at or below the level, and clear where
     that of "at least the margin" is, or where its bound on every attack is accepted. An adjusted p is at least the
     step-up of the raw ones, and these are at least the largest over the statistics' own table.
-
-    Raises
-    ------
-    DamagedFile
-        If a row says something else: the table is not the one that the audit wrote.
     """
     rows, rule = read_verdicts(folder), spec.rule
     below, adjusted = rows["log10_p_below"].to_numpy(), rows["log10_adjusted_p_below"].to_numpy()

@@ -39,14 +39,6 @@ def corpus_in_memory(
 
     A matrix is taken as it is: nothing is weighed unless the spec says so. Texts are counted and weighed as those
     of a file, and a table's columns are read as those of a Parquet file.
-
-    Parameters
-    ----------
-    data : 2-D array, sparse matrix, pandas DataFrame, any with `__arrow_c_stream__`, or sequence of str
-    spec : CorpusSpec
-        Its path is not read.
-    ids, party, group : sequence of str, shape (n_documents,), optional
-        For matrices and texts; a table names its columns in the spec.
     """
     spec, copies = fetched(spec, Path(), COLUMN_FILES)
     data = arrow_or_same(data)
@@ -76,13 +68,7 @@ def corpus_in_memory(
 
 
 def arrow_or_same(data: Any) -> Any:
-    """The Arrow table of whatever hands its columns on as a stream: DuckDB, polars, a reader; else what was given.
-
-    Raises
-    ------
-    CorpusError
-        If the stream breaks off, or a frame has none.
-    """
+    """Return the Arrow table of a stream of columns (DuckDB, polars, a reader), or what was given."""
     if hasattr(data, "iloc") or not (
         hasattr(data, "columns") or hasattr(data, "schema")
     ):  # pandas: its index counts
@@ -181,14 +167,7 @@ def _require(table: pa.Table, what: str, *names: str) -> None:
 
 
 def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[Any]]:
-    """What the runs announced: (arrays by name, whose first axis is the run; the runs' names, in that order).
-
-    Parameters
-    ----------
-    given : path or table with a column `run`, each once, and one a column an array: a number, a
-        list, or a list of lists, of the same shape in every run. Or a mapping of names to arrays; runs are then
-        numbered from 0.
-    """
+    """What the runs announced: (arrays by name, whose first axis is the run; the runs' names, in that order)."""
     if isinstance(given, Mapping):
         arrays = {str(name): _in_double(str(name), array) for name, array in given.items()}
         return arrays, list(range(len(next(iter(arrays.values()))))) if arrays else []
@@ -218,13 +197,7 @@ def _in_double(name: str, given: Any) -> NDArray[np.float64]:
 
 
 def read_inclusion(given: Any, runs: list[Any], ids: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """Which documents were in which run, shape (n_runs, n_documents), in the order of `runs` and `ids`.
-
-    Parameters
-    ----------
-    given : path or table with columns `run` and `document`, one row for each document of a run;
-        or a bool array of that shape.
-    """
+    """Which documents were in which run, shape (n_runs, n_documents), in the order of `runs` and `ids`."""
     if isinstance(given, np.ndarray):
         if given.shape != (len(runs), len(ids)) or given.dtype != np.bool_:
             raise InputError(

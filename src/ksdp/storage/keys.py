@@ -39,36 +39,14 @@ class Identity:
 
 
 def fingerprint(key: Ed25519PublicKey | Ed25519PrivateKey) -> str:
-    """The first 128 bits of the SHA-256 of the raw public key, in groups of four hex digits.
-
-    Examples
-    --------
-    >>> fingerprint(Ed25519PrivateKey.from_private_bytes(bytes(32)))
-    '139e-3940-e64b-5491-7220-88d9-a0d7-4162'
-    """
+    """The first 128 bits of the SHA-256 of the raw public key, in groups of four hex digits."""
     public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
     digest = hashlib.sha256(public.public_bytes_raw()).digest()[:_FINGERPRINT_BYTES].hex()
     return "-".join(digest[at : at + 4] for at in range(0, len(digest), 4))
 
 
 def make_identity(folder: Path, name: str, *, passphrase: bytes | None = None) -> Identity:
-    """Make a key pair and write `NAME.key` (mode 0600) and `NAME.pub` into a folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Made (mode 0700) where there is none.
-    name : str
-        Letters, digits, dot, dash and underscore.
-    passphrase : bytes, optional
-        Encrypts the private key.
-
-    Raises
-    ------
-    InputError
-        If the name does not fit, the passphrase is empty, or both files or the public one alone are there: a key
-        is never overwritten. A private key whose public one is missing gets it.
-    """
+    """Make a key pair and write `NAME.key` (mode 0600) and `NAME.pub` into a folder."""
     if not _NAME.fullmatch(name):
         raise InputError(
             f"`name` must be 1 to 64 letters, digits, dots, dashes or underscores and start with a letter or a "

@@ -29,15 +29,7 @@ def write_advice(store: Store, name: str, advice: Mapping[str, Any]) -> None:
 
 
 def kept_step(store: Store, asked: Mapping[str, Any], kind: type[_Found], compute: Callable[[], _Found]) -> _Found:
-    """What a step of a search found: read where the store has it, else computed and kept.
-
-    Parameters
-    ----------
-    asked : mapping
-        Everything that it depends on.
-    kind : type
-        A dataclass of plain values.
-    """
+    """What a step of a search found: read where the store has it, else computed and kept."""
     path = store.root / "advice" / "steps" / f"{content_key(dict(asked))[:24]}.json"
     if path.is_file():
         return TypeAdapter(kind).validate_python(_read(path)["found"])
@@ -58,15 +50,7 @@ def read_advice(store: Store, name: str) -> dict[str, Any]:
 
 
 def write_advised_spec(path: Path, tables: Mapping[str, Any], said: str) -> None:
-    """Write a spec as TOML; what is not set is left out.
-
-    Parameters
-    ----------
-    tables : mapping
-        As `Spec.model_dump` gives it.
-    said : str
-        A comment for the first line.
-    """
+    """Write a spec as TOML; what is not set is left out."""
     lines = [f"# {said}", *_table(tables, ())]
     write_text(path, "\n".join(lines) + "\n")
 
@@ -105,13 +89,7 @@ class GainAndAdvice:
 
 
 def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) -> Path:
-    """Keep what a run gains.
-
-    Parameters
-    ----------
-    spec, corpus : str
-        Their hashes: of the spec that was measured, and of the corpus as its levers make it.
-    """
+    """Keep what a run gains."""
     path = _gain_path(store, spec, corpus)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_checked_json(path, gain)

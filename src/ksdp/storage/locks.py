@@ -22,17 +22,7 @@ _TRIES, _TRY_SECONDS = 20, 0.01
 
 @contextlib.contextmanager
 def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a lock by oneself while the context lasts; wait for it where another process has it.
-
-    Parameters
-    ----------
-    path : Path
-        The lock's file. It is made where there is none, its folder too, for this user alone.
-    busy : str, optional
-        What to refuse with instead of waiting.
-    waiting : callable, optional
-        Called once before it is waited for; then `busy` is not looked at.
-    """
+    """Hold a lock by oneself while the context lasts; wait for it where another process has it."""
     with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         if waiting is not None:
             if not _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -72,16 +62,6 @@ def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
     """Hold a lock that another process can be started with, while the context lasts.
 
     A process that is started with the descriptor holds the lock too, and goes on holding it.
-
-    Parameters
-    ----------
-    held : int, optional
-        A descriptor of it that this process was started with.
-
-    Yields
-    ------
-    int or None
-        A descriptor of the lock; None where another process has it.
     """
     with _opened(path, os.O_RDWR | os.O_CREAT, held) as descriptor:
         yield descriptor if _take_soon(descriptor) else None
@@ -114,13 +94,7 @@ def held_until_closed(descriptor: int) -> bool:
 
 
 def unlink_unlocked(path: Path) -> bool:
-    """Remove a file that no process has locked, and return whether it was removed.
-
-    Raises
-    ------
-    OSError
-        If it is gone, or cannot be opened or removed.
-    """
+    """Remove a file that no process has locked, and return whether it was removed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         free = _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -168,13 +168,7 @@ def _is_part(path: Path) -> bool:
 
 
 def sweep_parts(root: Path, now: float) -> int:
-    """Remove what processes that were killed have left half written; how many files.
-
-    Parameters
-    ----------
-    now : float
-        Seconds since the epoch.
-    """
+    """Remove what processes that were killed have left half written; how many files."""
     swept = 0
     for path in root.rglob(".*.part"):
         with contextlib.suppress(OSError):  # somebody renamed or swept it meanwhile

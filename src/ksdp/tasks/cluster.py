@@ -81,17 +81,7 @@ def is_ours(address: str) -> bool:
 def open_workers(
     count: int | None = None, address: str | None = None, asked: ClusterSpec | None = None
 ) -> AbstractContextManager[Workers]:
-    """Start a local cluster, or name the one at `address`, or what a spec asks for.
-
-    Parameters
-    ----------
-    count : int, optional
-        Processes; one a core by default.
-    address : str, optional
-        As `dask_address` gives it. Keys and certificates are named in Dask's settings (`distributed.comm.tls`).
-    asked : ClusterSpec, optional
-        What it says goes where there is no `address`.
-    """
+    """Start a local cluster, or name the one at `address`, or what a spec asks for."""
     if address is None and asked is not None and asked.cluster_class is not None:
         return _of_class(asked)
     if address is None and asked is not None:
@@ -371,11 +361,6 @@ def spread(
     """Call `function` once for each tuple on the workers; results in order, `done` as each arrives.
 
     A later `attempt` computes again what an earlier one has. KeyboardInterrupt once it is `stopped`.
-
-    Raises
-    ------
-    KsdpError
-        If calls kill whoever makes them, or somebody's scheduler goes and does not come back.
     """
     results: dict[int, Any] = {}
     losses, name = 0, str(attempt)

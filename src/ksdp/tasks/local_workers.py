@@ -50,13 +50,7 @@ class LocalWorkers:
     def each(
         self, function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], done: Callable[[Any], None]
     ) -> list[Result]:
-        """Call `function` once for each tuple; results in order, `done` as each arrives.
-
-        Raises
-        ------
-        KsdpError
-            If calls kill whoever makes them.
-        """
+        """Call `function` once for each tuple; results in order, `done` as each arrives."""
         results: dict[int, Result] = {}
         losses = 0
         while left := [at for at in range(len(arguments)) if at not in results]:
@@ -101,13 +95,7 @@ def forked_from(*modules: str) -> ForkServerContext:
 
 
 def require_main_guard() -> None:
-    """Refuse a script that its own workers, which import it, would run once more each.
-
-    Raises
-    ------
-    InputError
-        If the script that this process runs has no `if __name__ == "__main__":`.
-    """
+    """Refuse a script that its own workers, which import it, would run once more each."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     try:
         guarded = script is None or b"__main__" in Path(script).read_bytes()

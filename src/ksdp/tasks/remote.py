@@ -64,19 +64,7 @@ def check_shared(client: Any, ref: AuditRef) -> None:
 
 
 def at_worker(wanted: Mapping[str, str], function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function on a worker, with what it needs of the store in a folder of this machine.
-
-    Parameters
-    ----------
-    wanted : the client's `computing_versions`
-
-    Raises
-    ------
-    InputError
-        If this worker computes with other versions: it might give other numbers.
-    Unreachable
-        If the URL cannot be reached, tried five times.
-    """
+    """Call a function on a worker, with what it needs of the store in a folder of this machine."""
     mine = computing_versions()
     if different := sorted(name for name in wanted if wanted[name] != mine.get(name)):
         told = ", ".join(f"{name} {mine.get(name)} (here {wanted[name]})" for name in different)

@@ -175,14 +175,7 @@ class SliceEffects:
 
 
 def measure_effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
-    """Effects of some documents on the fresh runs; threshold and direction come from the first look.
-
-    Parameters
-    ----------
-    ref, fresh : the first look and the fresh runs of one audit
-    part : slice of the fresh stage
-    flagged : documents of that slice
-    """
+    """Effects of some documents on the fresh runs; threshold and direction come from the first look."""
     plan, later = open_plan(ref), open_plan(fresh)
     measured: list[Effect] = []
     rows, columns = np.array([f.row for f in flagged]), np.array([f.column for f in flagged])

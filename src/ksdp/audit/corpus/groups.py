@@ -59,13 +59,7 @@ class Units:
         return np.ones(len(self), dtype=np.int64) if self.starts is None else np.diff(self.starts)
 
     def rows(self, units: Rows) -> Rows:
-        """Rows of the corpus that make up some units, sorted.
-
-        Parameters
-        ----------
-        units : int64, shape (n,)
-            Each once.
-        """
+        """Rows of the corpus that make up some units, sorted."""
         return units if self.order is None else np.sort(self.members(units)[0])
 
     def members(self, units: Rows) -> tuple[Rows, Rows]:
@@ -106,16 +100,7 @@ def unit_count(corpus: Corpus, unit: Unit) -> int:
 
 
 def make_units(corpus: Corpus, unit: Unit) -> Units:
-    """The units of a corpus.
-
-    Examples
-    --------
-    >>> rows = canonical(sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])))
-    >>> corpus = Corpus(rows, np.array(["a", "b", "c"]), group=np.array(["ann", "bob", "ann"]))
-    >>> units = make_units(corpus, "group")
-    >>> units.ids.tolist(), units.rows(np.array([0])).tolist(), units.matrix.toarray().tolist()
-    (['ann', 'bob'], [0, 2], [[4.0, 0.0], [0.0, 2.0]])
-    """
+    """The units of a corpus."""
     if unit == "document":
         return Units(corpus.ids, corpus.matrix)
     names, member = np.unique(unit_names(corpus, unit), return_inverse=True)

@@ -55,13 +55,7 @@ NONE = Levers()
 
 
 def most_frequent(frequency: NDArray[np.integer], count: int) -> NDArray[np.int64]:
-    """Columns that most documents hold, in their order; of equally frequent ones the first.
-
-    Examples
-    --------
-    >>> most_frequent(np.array([3, 9, 3, 5]), 3)
-    array([0, 1, 3])
-    """
+    """Columns that most documents hold, in their order; of equally frequent ones the first."""
     return np.sort(np.argsort(-frequency, kind="stable")[:count]).astype(np.int64)
 
 
@@ -93,10 +87,6 @@ def lift(levers: Levers, features: int) -> sp.csr_array:
 
     Exact for columns chosen, hashing and basis where weights and lengths do not change. It brings what is learnt
     back: a direction v of the levered columns is lift v in those of the corpus.
-
-    Returns
-    -------
-    csr_array, shape (features, n_levered)
     """
     columns = np.arange(features) if levers.columns is None else levers.columns
     shape = (features, len(columns))

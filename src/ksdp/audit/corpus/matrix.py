@@ -16,14 +16,7 @@ from ksdp.audit.errors import CorpusError
 
 
 def canonical(matrix: sp.csr_array, *, keep_zeros: bool = False) -> sp.csr_array:
-    """Return `matrix` as float64 CSR with sorted columns, duplicates summed and 32-bit indices.
-
-    Parameters
-    ----------
-    matrix : sparse matrix, shape (n_documents, n_features)
-    keep_zeros : bool
-        Keep stored zeros. A stored entry means "observed", which matters for ratings only.
-    """
+    """Return `matrix` as float64 CSR with sorted columns, duplicates summed and 32-bit indices."""
     clean = sp.csr_array(matrix, dtype=np.float64, copy=True)
     clean.sum_duplicates()
     if not keep_zeros:
@@ -143,27 +136,6 @@ def tf_idf(
     with `n` documents, `df_t` of which hold the term. A term that every document holds weighs nothing, and its
     entries are dropped. With `idf = "party"`, `n` and `df` count the documents of the party that holds `d`: the
     local IDF of PD-ML-Lite (arXiv 1901.07986), where a global one would be one more thing to announce.
-
-    Parameters
-    ----------
-    counts : csr_array, shape (n_documents, n_features)
-        Canonical, finite and not negative. Documents without terms count in `n`.
-    party : array of str, shape (n_documents,), optional
-    idf : {"global", "party", "public"}
-    public : float64, shape (n_features,), optional
-        Weights from a public reference, where `idf` is "public".
-
-    Returns
-    -------
-    csr_array, shape (n_documents, n_features)
-        Canonical; rows may be left without entries.
-
-    Examples
-    --------
-    >>> counts = sp.csr_array([[1.0, 2.0, 0.0], [1.0, 0.0, 1.0]])
-    >>> tf_idf(counts).toarray().round(3)
-    array([[0.   , 1.386, 0.   ],
-           [0.   , 0.   , 0.693]])
     """
     weighted = counts.copy()
     weighted.eliminate_zeros()
@@ -199,21 +171,6 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
 
     Stored zeros are kept (they mean "observed"), except in rows of norm 0: these have no direction, and are left
     without entries.
-
-    Parameters
-    ----------
-    matrix : csr_array, shape (n_documents, n_features)
-        Canonical and finite.
-
-    Returns
-    -------
-    csr_array, shape (n_documents, n_features)
-
-    Examples
-    --------
-    >>> unit_rows(sp.csr_array([[3.0, 4.0], [0.0, 0.0]])).toarray()
-    array([[0.6, 0.8],
-           [0. , 0. ]])
     """
     documents = matrix.shape[0]
     row = np.repeat(np.arange(documents), np.diff(matrix.indptr))
@@ -228,14 +185,7 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def standardised(matrix: sp.csr_array) -> sp.csr_array:
-    """Every column less its mean, in units of its standard deviation; a column that is constant becomes 0.
-
-    Examples
-    --------
-    >>> standardised(sp.csr_array([[1.0, 5.0], [3.0, 5.0]])).toarray()
-    array([[-1.,  0.],
-           [ 1.,  0.]])
-    """
+    """Every column less its mean, in units of its standard deviation; a column that is constant becomes 0."""
     dense = matrix.toarray()
     dense = dense - dense.mean(axis=0)
     spread = dense.std(axis=0)
@@ -250,19 +200,7 @@ def weighed(
     rows: str,
     public: NDArray[np.float64] | None = None,
 ) -> sp.csr_array:
-    """Weigh the entries and normalise the rows.
-
-    Parameters
-    ----------
-    matrix : csr_array, shape (n_documents, n_features)
-    party : shape (n_documents,), or None
-        For inverse document frequencies of each.
-    weighting : {"tf-idf", "counts", "standardised"}
-    idf : {"global", "party", "public"}
-    rows : {"l2", "none"}
-    public : shape (n_features,), optional
-        Weights, where the idf is public.
-    """
+    """Weigh the entries and normalise the rows."""
     if weighting == "tf-idf":
         matrix = tf_idf(matrix, party, idf, public)
     elif weighting == "standardised":
@@ -271,14 +209,7 @@ def weighed(
 
 
 def clip_rows(matrix: sp.csr_array, bound: float) -> sp.csr_array:
-    """Scale the rows that are longer than `bound` down to it; the others stay as they are, to the last bit.
-
-    Examples
-    --------
-    >>> clip_rows(sp.csr_array(np.array([[3.0, 4.0], [0.3, 0.0]])), 1.0).toarray()
-    array([[0.6, 0.8],
-           [0.3, 0. ]])
-    """
+    """Scale the rows that are longer than `bound` down to it; the others stay as they are, to the last bit."""
     lengths = np.diff(matrix.indptr)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     norms = np.sqrt(np.bincount(owners, matrix.data**2, len(lengths)))

@@ -45,15 +45,7 @@ class Useful:
 
 
 def documents_useful(mechanism: Mechanism, matrix: sp.csr_array, parties: int) -> Useful | None:
-    """Forecast; None for a mechanism that adds no noise to second moments, and where there are too many columns.
-
-    Parameters
-    ----------
-    matrix : csr_array, shape (n_documents, n_features)
-        The whole corpus, as the mechanism gets it.
-    parties : int
-        Each of which adds noise.
-    """
+    """Forecast; None if a mechanism adds no noise to second moments, or there are too many columns."""
     count, features = matrix.shape
     if not isinstance(mechanism, Moments) or features > _MOST_COLUMNS:
         return None

@@ -69,13 +69,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], ratio: float) -> Interval:
-    """Of a mean over random splits, 95 %; `ratio` is documents held out over documents learnt from.
-
-    Examples
-    --------
-    >>> interval([1.0, 2.0, 3.0], 0.0).low.__round__(2)
-    -0.48
-    """
+    """Of a mean over random splits, 95 %; `ratio` is documents held out over documents learnt from."""
     gains = np.asarray(values, dtype=np.float64)
     mean, count = float(gains.mean()), len(gains)
     if count < 2:

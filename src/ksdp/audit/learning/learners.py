@@ -156,14 +156,7 @@ def quickly(mechanism: Mechanism) -> Mechanism:
 def learn(
     mechanism: Mechanism, parties: Sequence[sp.csr_array], lift: sp.csr_array | None, rng: np.random.Generator
 ) -> Learnt:
-    """Run once and bring the basis back to the columns of the corpus.
-
-    Parameters
-    ----------
-    parties : one matrix a party
-    lift : csr_array, shape (features, columns of the parties), optional
-        `ksdp.audit.corpus.levers.lift`; None where these are the corpus's own columns.
-    """
+    """Run once and bring the basis back to the columns of the corpus."""
     database = Database(tuple(parties))
     joint = {"made_by": len(parties)} if isinstance(mechanism, GaussianReleases) else {}
     seen = mechanism.run(database, rng, **joint)

@@ -51,24 +51,6 @@ def residual_share(
     With Q an orthonormal basis of the row space and X_c = X - 1 mean^T, this is 1 - |X_c Q|^2 / |X_c|^2: the
     relative squared error of the best linear reconstruction. For a nonnegative factorisation it is a lower bound
     of its own error, whose coefficients must not be negative.
-
-    Parameters
-    ----------
-    matrix : shape (n_documents, n_features)
-    basis : shape (k, n_features)
-        Rows need not be independent.
-    mean : shape (n_features,), optional
-        Subtracted from every document first (PCA).
-
-    Returns
-    -------
-    float in [0, 1]
-        0 where there is no energy at all.
-
-    Examples
-    --------
-    >>> residual_share(sp.csr_array(np.diag([3.0, 1.0, 1.0])), np.array([[1.0, 0, 0], [2, 0, 0]])).__round__(3)
-    0.182
     """
     if basis.ndim != 2 or basis.shape[1] != matrix.shape[1]:
         raise ValueError(f"`basis` must have shape (k, {matrix.shape[1]}); got {basis.shape}.")
@@ -89,20 +71,7 @@ def residual_share(
 def learnt_residual(
     mechanism: Mechanism, corpus: Corpus, seed: int, *, kept: NDArray[np.int64] | None = None
 ) -> float | None:
-    """`residual_share`, on the whole corpus, of the basis that one run of a mechanism learns from it.
-
-    Parameters
-    ----------
-    seed : int
-        Of the mechanism's own randomness.
-    kept : int64, shape (n_kept,), optional
-        Rows to learn from, in place of all; the basis is judged on all.
-
-    Returns
-    -------
-    float or None
-        None where the mechanism announces no basis.
-    """
+    """`residual_share`, on the whole corpus, of the basis that one run of a mechanism learns from it."""
     matrix = corpus.matrix if kept is None else restrict(corpus, kept).matrix
     rng = generator(seed, Purpose.LEARNING)
     seen = mechanism.run(Database((matrix,)), rng)
@@ -120,16 +89,6 @@ def learning_cost(
 
     One run each, on one database with all those rows and with the same randomness; both bases are judged on the
     whole corpus, the documents left out included.
-
-    Parameters
-    ----------
-    kept : int64, shape (n_kept,)
-        Rows of the documents that stay.
-
-    Returns
-    -------
-    LearningCost, NotLearnt or None
-        None where the mechanism announces no basis.
     """
     try:
         from_all, from_cleared = (learnt_residual(mechanism, corpus, seed, kept=rows) for rows in (None, kept))

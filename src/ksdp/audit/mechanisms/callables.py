@@ -148,13 +148,7 @@ class FunctionMechanism:
         return self._shapes
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Call the function.
-
-        Raises
-        ------
-        KsdpError
-            If it fails.
-        """
+        """Call the function."""
         try:
             return Observables(_named_arrays(self._call(_stacked(database), rng)))
         except Exception as error:
@@ -178,22 +172,7 @@ def function_mechanism(
     trial: sp.csr_array,
     features: int | None = None,
 ) -> FunctionMechanism:
-    """Try a function on some rows once, and make it a mechanism that announces arrays of the shapes it gave.
-
-    Parameters
-    ----------
-    call : callable
-        `(X, rng) -> arrays`: a mapping of names to arrays, an array, or several.
-    trial : csr_array, shape (n_rows, n_columns)
-        As many rows as a run will have.
-    features : int, optional
-        Columns that are features; all by default. Labels come after them.
-
-    Raises
-    ------
-    InputError
-        If it fails, or does not return finite numbers.
-    """
+    """Try a function on some rows once, and make it a mechanism that announces arrays of the shapes it gave."""
     unused, code = pickled(call), code_key(call)
     try:
         announced = _named_arrays(call(trial, np.random.default_rng(_SEED)))

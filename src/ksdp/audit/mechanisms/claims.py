@@ -152,24 +152,7 @@ def audit_claim(
     confidence: float = 0.95,
     progress: Callable[[int], None] | None = None,
 ) -> ClaimFinding:
-    """Run the mechanism on its worst pair of neighbours and compare what is proved with what is claimed.
-
-    Parameters
-    ----------
-    runs : int
-        Of each arm.
-    rng : numpy.random.Generator
-        Of the noise, where the sampler is the fast one.
-    confidence : float in (0, 1)
-        That all bounds of the finding hold.
-    progress : callable, optional
-        Called with the number of finished runs of both arms.
-
-    Raises
-    ------
-    SpecError
-        If `runs` or `confidence` is out of range, or the mechanism has no worst case.
-    """
+    """Run the mechanism on its worst pair of neighbours and compare what is proved with what is claimed."""
     check_runs(runs, confidence)
     claiming(mechanism)
     pair = mechanism.neighbours()

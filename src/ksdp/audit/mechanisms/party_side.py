@@ -66,18 +66,7 @@ class NoisySum:
 
 
 def noise_part(deviation: float, parties: int, colluders: int | None) -> float:
-    """The deviation of one party's noise, where `deviation` is left of all to colluders who know theirs.
-
-    Parameters
-    ----------
-    colluders : int, optional
-        None: every party makes all of the noise.
-
-    Examples
-    --------
-    >>> noise_part(3.0, parties=10, colluders=1)
-    1.0
-    """
+    """The deviation of one party's noise, where `deviation` is left of all to colluders who know theirs."""
     if colluders is None:
         return deviation
     if parties <= colluders:

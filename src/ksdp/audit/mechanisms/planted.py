@@ -44,15 +44,7 @@ class ArrayLeak:
     centres: Floats
 
     def moved(self, numbers: Floats, coin: Floats) -> Floats:
-        """Its numbers in runs with the document.
-
-        Parameters
-        ----------
-        numbers : shape (..., n_places)
-            As they would be.
-        coin : shape (...)
-            Uniform in [0, 1).
-        """
+        """Its numbers in runs with the document."""
         if self.kind == "spread":
             return np.asarray(self.centres + self.amounts * (numbers - self.centres))
         if self.kind != "agreement":
@@ -67,18 +59,7 @@ class ArrayLeak:
 def leaks_of(
     planted: Sequence[PlantedSpec], rows: Mapping[str, int], announced: Sequence[Release]
 ) -> tuple[ArrayLeak, ...]:
-    """The leaks of a spec.
-
-    Parameters
-    ----------
-    rows : id to row, of the documents that may be in a run or not
-    announced : what runs announce
-
-    Raises
-    ------
-    SpecError
-        If one names a document, an array or a place that is not there, or has not as many numbers as its kind.
-    """
+    """The leaks of a spec."""
     sizes = {array.name: int(np.prod(array.shape)) for array in announced}
     leaks = []
     for one in planted:
@@ -100,13 +81,7 @@ def leaks_of(
 def with_leaks(
     leaks: Sequence[ArrayLeak], seen: Mapping[str, NDArray[Any]], held: Ints, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """What a run announces with the leaks of the units that it holds, in the types that it has.
-
-    Parameters
-    ----------
-    held : units
-    rng : draws as much whoever is held
-    """
+    """What a run announces with the leaks of the units that it holds, in the types that it has."""
     changed = {one.array: np.array(seen[one.array], np.float64) for one in leaks}
     coins, inside = rng.random(len(leaks)), set(held.tolist())
     for one, coin in zip(leaks, coins, strict=True):

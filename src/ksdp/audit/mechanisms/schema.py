@@ -67,13 +67,7 @@ class ReleaseSchema:
 def release_schema(
     mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str
 ) -> ReleaseSchema:
-    """What a mechanism releases, as one party sees it and as a store keeps it.
-
-    Parameters
-    ----------
-    sees : {"all", "final"}; what the party whose view is audited sees
-    keeps : `store.observables` of the spec
-    """
+    """What a mechanism releases, as one party sees it and as a store keeps it."""
     try:
         found = tuple(mechanism.releases(features))
     except TypeError as error:

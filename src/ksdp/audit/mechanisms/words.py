@@ -7,17 +7,5 @@ from typing import Any
 
 
 def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
-    """The name; of a mechanism around another one, which that is and what is done to it.
-
-    Parameters
-    ----------
-    parameters : as a spec, a clearance or a ledger has them; what is left out is a default
-
-    Examples
-    --------
-    >>> mechanism_words("pd-svd", {"rank": 2})
-    'pd-svd'
-    >>> mechanism_words("noisy", {"mechanism": "pd-svd"})
-    'pd-svd with noise'
-    """
+    """The name; of a mechanism around another one, which that is and what is done to it."""
     return f"{parameters.get('mechanism', 'pd-svd')} with noise" if name == "noisy" else name

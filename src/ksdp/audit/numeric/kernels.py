@@ -209,11 +209,6 @@ def lined(shape: tuple[int, ...], precision: type[np.floating[Any]] = np.float64
     """Zeros that begin at a cache line: a panel's row is then in as few lines as it fills.
 
     NumPy's own arrays begin 16 bytes behind one, which makes passes over a panel take a half longer.
-
-    Examples
-    --------
-    >>> lined((3, 8)).shape, lined((3, 8)).ctypes.data % LINE
-    ((3, 8), 0)
     """
     size = math.prod(shape) * np.dtype(precision).itemsize
     whole = np.zeros(size + LINE, np.uint8)
@@ -232,14 +227,7 @@ def _fill(rows: Any, panel: Any) -> None:
 
 
 def panel_of(rows: NDArray[np.float64], precision: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
-    """The transpose of `rows` (k x d) as kernels read it: d x lanes, zeros up to a whole number of cache lines.
-
-    Examples
-    --------
-    >>> panel_of(np.array([[1.0, 2.0], [3.0, 4.0]]))[:, :3]
-    array([[1., 3., 0.],
-           [2., 4., 0.]])
-    """
+    """The transpose of `rows` (k x d) as kernels read it: d x lanes, zeros up to a whole number of cache lines."""
     width = LINE // np.dtype(precision).itemsize
     panel = lined((rows.shape[1], -(-max(len(rows), 1) // width) * width), precision)
     _fill(np.ascontiguousarray(rows, dtype=np.float64), panel)

@@ -37,18 +37,7 @@ def arrays_of(matrix: sp.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray
 
 
 def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
-    """The first of the others that is equal to each row, shape (n,); -1 where none is.
-
-    Parameters
-    ----------
-    rows, among : canonical, with the same columns
-
-    Examples
-    --------
-    >>> known = sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]))
-    >>> same_rows(sp.csr_array(np.array([[0.0, 2.0], [1.0, 0.0], [3.0, 0.0]])), known).tolist()
-    [1, 0, -1]
-    """
+    """The first of the others that is equal to each row, shape (n,); -1 where none is."""
     marks = [np.empty(matrix.shape[0], np.uint64) for matrix in (rows, among)]
     for matrix, mark in zip((rows, among), marks, strict=True):
         _mark(*_csr(matrix), mark)
@@ -60,14 +49,7 @@ def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
 
 
 def contents(rows: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Each content once: where it stands first; which of them every row is, shape (n,); how many rows are it.
-
-    Examples
-    --------
-    >>> rows = sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]))
-    >>> [part.tolist() for part in contents(rows)]
-    [[0, 1], [0, 1, 0], [2, 1]]
-    """
+    """Each content once: where it stands first; which of them every row is, shape (n,); how many rows are it."""
     return contents_of(same_rows(rows, rows))
 
 

@@ -36,13 +36,7 @@ class VerdictCounts:
 
     @property
     def words(self) -> str:
-        """For people.
-
-        Examples
-        --------
-        >>> VerdictCounts(1, 2, 3).words, VerdictCounts(0, 6, 0, 4).words
-        ('1 sensitive, 2 clear, 3 undecided', '0 sensitive, 6 clear (4 against every attack), 0 undecided')
-        """
+        """For people."""
         proved = f" ({self.every_attack} against every attack)" if self.every_attack else ""
         counts = self.as_dict()
         return ", ".join(f"{counts[word]} {word}{proved if word.may_enter else ''}" for word in Verdict)
@@ -111,13 +105,7 @@ class GuaranteeSummary:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> GuaranteeSummary:
-        """What `Guarantee.as_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it is something else.
-        """
+        """What `Guarantee.as_json` gave."""
         return TypeAdapter(cls).validate_python(told)
 
 

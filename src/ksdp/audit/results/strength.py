@@ -53,13 +53,7 @@ class AttackStrength:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> AttackStrength:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If a key is missing.
-        """
+        """What `to_json` gave."""
         try:
             rows = tuple(Planted(**row) for row in stored["rows"])
             return cls(stored["audit"], stored["margin"], rows, stored["learnt"], stored["finished"])

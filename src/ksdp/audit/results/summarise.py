@@ -171,12 +171,7 @@ def detectable(tested: Tested) -> NDArray[np.float64]:
 
 
 def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> parts.ChanceSummary:
-    """D by chance, from Kolmogorov's law for arms of the median size.
-
-    Parameters
-    ----------
-    n_with, n_without : shape (n_documents,)
-    """
+    """D by chance, from Kolmogorov's law for arms of the median size."""
     n, m = (max(float(np.median(arm)), 1.0) for arm in (n_with, n_without))
     spread = math.sqrt((n + m) / (n * m))
     return parts.ChanceSummary(min(_KOLMOGOROV_50 * spread, 1.0), min(_KOLMOGOROV_95 * spread, 1.0))

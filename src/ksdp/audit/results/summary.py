@@ -58,13 +58,7 @@ class StoredSummary:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it is of another version, or a key is missing, not known, or of another type.
-        """
+        """What `to_json` gave."""
         if told.get("version") != VERSION:
             wrote = f"version {told['version']!r}" if "version" in told else "no version"
             raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")

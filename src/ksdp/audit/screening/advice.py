@@ -85,13 +85,7 @@ class Lever:
 
 
 def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> tuple[Lever, ...]:
-    """The levers that this spec has, in the order of `LEVERS`.
-
-    Parameters
-    ----------
-    features : int
-        Columns of the corpus as the spec has it, before a public basis.
-    """
+    """The levers that this spec has, in the order of `LEVERS`."""
     mechanism: Any = mechanism_of(spec.mechanism)
     inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
@@ -226,11 +220,6 @@ def chance_distance(n_with: int, n_without: int, statistics: int = 1) -> float:
     """D of the largest of some statistics below which at least 95 % of documents stay where nothing leaks.
 
     By the limit law of Kolmogorov's statistic, whose tail is 2 exp(-2 x^2), times the statistics.
-
-    Examples
-    --------
-    >>> round(chance_distance(200, 200), 3)
-    0.136
     """
     return math.sqrt(math.log(2 * statistics / 0.05) / 2 * (1 / n_with + 1 / n_without))
 
@@ -239,17 +228,6 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
     """Run a plan here and look at its documents; stop as soon as the share above the margin is settled.
 
     The level is split over the looks, so that the limits hold wherever it stops.
-
-    Parameters
-    ----------
-    plan : Plan
-        With one lane: of the balanced or the shared design.
-    level : float
-        Of each limit.
-    population : int
-        Documents that the sample was drawn from.
-    quota : float
-        Settled is a share whose upper limit is at most this, or whose lower limit is above it.
     """
     if not plan.reading.all:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
@@ -415,13 +393,6 @@ def documents_needed(leak: Leak, margin: float, documents: int) -> int:
 
     The two laws of a sum over n documents lie :math:`\delta \propto 1 / \sqrt{n}` deviations apart, so that
     :math:`D = 2 \Phi(\delta / 2) - 1` (Sankararaman et al. 2009, https://doi.org/10.1038/ng.436).
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> leak = Leak(60, 200, 0.2, 0.4, 9, 0.3, 0.1, 0.26, 0.3, "row-space-energy", (), False)
-    >>> documents_needed(leak, 0.2, 1000), documents_needed(replace(leak, net=0.1), 0.2, 1000)
-    (4152, 1000)
     """
     shown = min(leak.net, 1 - 1 / leak.runs)  # more cannot be told apart from certainty
     far, near = (float(norm.ppf((1 + distance) / 2)) for distance in (shown, _AIM * margin))
@@ -441,13 +412,7 @@ def times_words(times: float) -> str:
 
 
 def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
-    """Of some random documents, each in half of the runs, at most so many in either arm: for `sampled_leak`.
-
-    Raises
-    ------
-    InputError
-        If there is no such audit.
-    """
+    """Of some random documents, each in half of the runs, at most so many in either arm: for `sampled_leak`."""
     tables = _sampled(spec, corpus, drawn)
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
     tables["certificate"] = None

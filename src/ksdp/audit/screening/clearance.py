@@ -108,15 +108,6 @@ def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
 
     The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten. A
     function, whose name is new at each call, is known by its code.
-
-    Parameters
-    ----------
-    spec : Spec
-        Its mechanism with all parameters, and its parties.
-    corpus : str
-        Hash of the whole corpus, before a screen left anything out.
-    units : int
-        Documents (or groups) of it.
     """
     mechanism = mechanism_of(spec.mechanism)
     name = mechanism.code if isinstance(mechanism, FunctionMechanism) else mechanism.name
@@ -141,23 +132,7 @@ def attempt_of(
     given: Spec,
     name: str | None = None,
 ) -> Attempt:
-    """An audit as the ledger keeps it.
-
-    Parameters
-    ----------
-    spec : Spec
-        Of the audit itself.
-    at : str
-        When it starts, ISO 8601.
-    runs, looks : int
-        Planned; runs of all lanes.
-    question : AuditQuestion
-        `question_of` it.
-    given : Spec
-        What a person gave: of an audit by itself, the same spec.
-    name : str, optional
-        Of the attempt; the hash of what was given by default.
-    """
+    """An audit as the ledger keeps it."""
     design = spec.design
     return Attempt(
         question=question.content,
@@ -292,15 +267,7 @@ class AuditedSizes:
     """A bound of every attack holds at every size: nothing is compared."""
 
     def refused(self, entering: int, parties: int | None) -> str | None:
-        """Why a run with so few is not what was audited, and what to do; None where it is.
-
-        Parameters
-        ----------
-        entering : int
-            Units of the party.
-        parties : int or None
-            Of the run; None where that is not known.
-        """
+        """Why a run with so few is not what was audited, and what to do; None where it is."""
         if self.every_size:
             return None
         if entering < self.size:
@@ -412,12 +379,7 @@ class Selection:
         return self.proved + self.accepted
 
     def only(self, lines: Sequence[str]) -> Selection:
-        """The same where exactly the documents of these lines are listed; `InputError` where one may not be.
-
-        Parameters
-        ----------
-        lines : ids, one a line; empty ones say nothing
-        """
+        """The same where exactly the documents of these lines are listed; `InputError` where one may not be."""
         places = dict.fromkeys(self.excluded, "excluded by decision")
         places |= dict.fromkeys(self.left_open, "not proved clear, nor accepted")
         listed, picked = set(self.listed), {line.strip() for line in lines} - {""}
@@ -436,15 +398,7 @@ class Selection:
 
 
 def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selection:
-    """Sort the documents of an audit.
-
-    Parameters
-    ----------
-    verdicts : mapping from id to a word of `Verdict`
-    states : mapping from id to State
-        A document that is not in it is open. One that another audit proved sensitive is listed, if clear now,
-        only where somebody accepts it.
-    """
+    """Sort the documents of an audit."""
     found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
     for document, verdict in verdicts.items():
         state = states.get(document)
@@ -500,20 +454,7 @@ def list_statement(
     four_eyes: bool,
     every_size: bool = False,
 ) -> str:
-    """What a clearance promises and what it does not, in plain words.
-
-    Parameters
-    ----------
-    margin : float
-        Of the decision.
-    asked : Attempts
-        What the store's ledger holds of this question, as the clearance's evidence has it. The levels of all
-        audits add up (union bound).
-    rows, among : int
-        Documents in a database, and documents they were drawn from, in the audit of the list.
-    every_size : bool
-        Whether a bound on every attack holds for every part of the corpus and every size.
-    """
+    """What a clearance promises and what it does not, in plain words."""
     listed = counts.proved + counts.accepted
     if every_size:
         proved = (

@@ -131,20 +131,7 @@ def _numbers_for(kind: str, pilot: _Pilot, first: int, rng: np.random.Generator)
 
 
 def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tuple[PlantedSpec, float], ...]:
-    """Leaks of every kind and size for documents that were called clear; of each how far above the margin it is.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the audit that called them so.
-    clear : documents or groups; copies of others are left aside, as what is planted for one is not for the other
-    rng : who, where, and the runs that sizes are measured in
-
-    Raises
-    ------
-    InputError
-        If no leak can be planted.
-    """
+    """Return leaks of every kind and size for clear documents, each with its excess over the margin."""
     first = same_rows(plan.units.matrix, plan.units.matrix)
     alone = clear[np.bincount(first)[first[clear]] == 1]
     if not len(alone):
@@ -215,14 +202,7 @@ def strength_of(
     verdicts: Mapping[str, str],
     finished: str,
 ) -> AttackStrength:
-    """What became of the leaks, by kind and size.
-
-    Parameters
-    ----------
-    plan, audit : of the audit that called the documents clear
-    verdicts : of documents, of the audit with the leaks
-    finished : ISO 8601
-    """
+    """What became of the leaks, by kind and size."""
     rows = []
     for kind, above in product(KINDS, ABOVE):
         mine = [leak for leak, size in planted if (leak.kind, size) == (kind, above)]

@@ -33,25 +33,7 @@ def search_seed(seed: int) -> int:
 
 
 def list_corpus(plan: Plan, listed: Sequence[str]) -> tuple[Corpus, str | None]:
-    """The corpus of a list's own audit: the listed documents, and those that other parties hold in an audit.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the audit that proposed the list.
-    listed : ids of documents, or names of groups
-
-    Returns
-    -------
-    Corpus
-    str or None
-        Where the spec gives the other parties' sizes, and no names: the name that the audited party has now.
-
-    Raises
-    ------
-    SpecError
-        If both honest parties and a coalition hold documents that nobody names.
-    """
+    """The corpus of a list's own audit: the listed documents, and those that other parties hold in an audit."""
     units, held, unit = plan.units, plan.holdings, plan.spec.design.unit
     others = np.concatenate([held.honest, held.coalition])
     corpus = restrict_to(plan.corpus, unit, [*listed, *units.ids[others].tolist()])
@@ -74,17 +56,6 @@ def list_spec(plan: Plan, listed: int, number: int, me: str | None = None) -> Sp
 
     The levels of all rounds add up to at most the first audit's. Documents of the run are a share of the list, so
     that a run that all listed documents enter has no fewer than were audited.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the audit that proposed the list.
-    listed : int
-        Documents (or groups) of the list.
-    number : int
-        Of the round, from 1.
-    me : str, optional
-        As `list_corpus` returns it.
     """
     tables = tables_at_part(plan.spec, lambda level: level / 2)
     share = plan.holdings.size / drawn_from(plan)
@@ -114,22 +85,7 @@ def runs_for_list(plan: Plan, listed: int) -> int:
 
 
 def proof_runs(before: tuple[int, int, float], share: float, level: float) -> int:
-    """Runs in the smaller arm at which a round's bands are nine tenths as wide as those of the audit before.
-
-    Parameters
-    ----------
-    before : (n_with, n_without, level)
-        A document's arms in that round, and the level of each of its bands.
-    share : float
-        Probability that a run of the proof holds a document.
-    level : float
-        Of each band of the proof.
-
-    Examples
-    --------
-    >>> proof_runs((200, 6500, 0.01), 0.03, 0.005), proof_runs((200, 6500, 0.01), 0.5, 0.005)
-    (277, 537)
-    """
+    """Runs in the smaller arm at which a round's bands are nine tenths as wide as those of the audit before."""
     width = _NARROWER * _width(*before)
     ratio = max(share, 1 - share) / min(share, 1 - share)
 
@@ -179,13 +135,7 @@ def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
 
 
 def fewest_drawn(level: float, population: int, quota: float) -> int:
-    """How many have to be drawn at least, so that a share of at most `quota` can be shown: where all are, any can.
-
-    Examples
-    --------
-    >>> fewest_drawn(0.05, 10_000, 0.05), fewest_drawn(0.05, 40, 0.0)
-    (59, 39)
-    """
+    """Return the fewest that have to be drawn so that a share of at most `quota` can be shown."""
     counts = range(1, population + 1)
     # Where none is found, the limit falls with every document drawn.
     place = bisect_left(counts, True, key=lambda drawn: share_upper_limit(0, drawn, level, population) <= quota)
@@ -193,13 +143,7 @@ def fewest_drawn(level: float, population: int, quota: float) -> int:
 
 
 def most_allowed(drawn: int, level: float, population: int, quota: float) -> int | None:
-    """The most of `drawn` that may be found with the limit of their share within `quota`; None if 0 is too many.
-
-    Examples
-    --------
-    >>> most_allowed(200, 0.05, 10_000, 0.05), most_allowed(20, 0.05, 10_000, 0.05)
-    (4, None)
-    """
+    """Return the most of `drawn` with the limit of their share within `quota`; None if 0 is too many."""
     allowed = None
     for found in range(drawn + 1):
         if share_upper_limit(found, drawn, level, population) > quota:

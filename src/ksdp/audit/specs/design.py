@@ -210,18 +210,7 @@ def as_rows(size: float | int, documents: int) -> int:
 
 
 def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targets: Rows | None = None) -> Design:
-    """Build the design of an audit.
-
-    Parameters
-    ----------
-    pool : int64, shape (n_pool,)
-        Rows of the corpus that the victim may hold, sorted.
-    documents : int
-        Rows of the whole corpus: what a fractional party size refers to.
-    targets : int64, optional
-        Rows to audit, where the spec names documents by id. Drawn from the seed where it gives a number, the
-        whole pool where it gives nothing.
-    """
+    """Build the design of an audit."""
     size = as_rows(spec.party_size, documents)
     if not 2 <= size < len(pool):
         raise SpecError(

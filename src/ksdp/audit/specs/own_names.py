@@ -17,13 +17,7 @@ def names_own_code(spec: Spec) -> bool:
 
 
 def own_modules(tables: object) -> tuple[str, ...]:
-    """The modules of all names `module:object` in tables of a spec, sorted: also of mechanisms within others.
-
-    Examples
-    --------
-    >>> own_modules([{"name": "noisy", "mechanism": "mine:Sum"}, ["row-space-energy", "more.mine:along"]])
-    ('mine', 'more.mine')
-    """
+    """The modules of all names `module:object` in tables of a spec, sorted: also of mechanisms within others."""
     return tuple(sorted({name.partition(":")[0] for name in _names(tables)}))
 
 

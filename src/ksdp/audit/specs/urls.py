@@ -19,45 +19,17 @@ _LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:|%3A|\Z)", re.IGNORE
 
 
 def is_url(name: str) -> bool:
-    """Whether what stands for a file is a URL, and no path.
-
-    Examples
-    --------
-    >>> is_url("s3://bucket/counts.npz"), is_url("in/counts.npz")
-    (True, False)
-    """
+    """Whether what stands for a file is a URL, and no path."""
     return "://" in name
 
 
 def was_url(path: object) -> bool:
-    """Whether what is a path by now was typed as a URL: `Path` has made one slash of its two.
-
-    Examples
-    --------
-    >>> from pathlib import PurePosixPath
-    >>> was_url(PurePosixPath("s3://bucket/store")), was_url(PurePosixPath("store"))
-    (True, False)
-    """
+    """Whether what is a path by now was typed as a URL: `Path` has made one slash of its two."""
     return _WAS_URL.match(str(path)) is not None
 
 
 def check_url(url: str, what: str, *, insecure: bool = False, remedy: str = "") -> str:
-    """The scheme of a URL that holds no key, and whose server is spoken to under encryption.
-
-    Parameters
-    ----------
-    what : str
-        What it is, for the refusal; the URL itself is not repeated, because it may hold a password.
-    insecure : bool
-        Allow a server without encryption elsewhere than on this machine.
-    remedy : str
-        Said where that is refused.
-
-    Raises
-    ------
-    ValueError
-        Otherwise.
-    """
+    """The scheme of a URL that holds no key, and whose server is spoken to under encryption."""
     parts = _URL.match(url)
     if parts is None:
         raise ValueError(f"{what} must be a URL, such as `s3://bucket/folder`.")

@@ -137,26 +137,6 @@ def box_least_squares(products: Floats, gram: Floats, *, upper: float = 1.0) -> 
     every 2 sweeps a step to the exact minimum over the coordinates inside their bounds, so that nearly equal
     topics do not make it crawl. Where the minimiser is not unique (equal topics), the one returned is a function
     of p and G alone; a topic that is all zero gets the coefficient 0.
-
-    Parameters
-    ----------
-    products : array, shape (n_documents, k)
-        p of every document.
-    gram : array, shape (k, k)
-        G, positive semi-definite.
-    upper : float
-        1 for the paper's coefficients, `inf` for nonnegative least squares.
-
-    Returns
-    -------
-    array, shape (n_documents, k)
-
-    Examples
-    --------
-    >>> topics = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
-    >>> x = np.array([[3.0, 1.0, 5.0]])
-    >>> box_least_squares(x @ topics.T, topics @ topics.T).tolist()
-    [[1.0, 0.5]]
     """
     out = np.zeros(products.shape)
     _solve(np.ascontiguousarray(products), panel_of(gram), float(upper), TOLERANCE, CAP, out)

@@ -63,13 +63,6 @@ def whitening(form: Floats) -> Floats:
     rows that are equal up to float32 rounding for one, and keeps two apart at an angle of more than some 2e-5.
 
     `form` is B B^T (k x k); r is the numerical rank, 0 for B = 0.
-
-    Examples
-    --------
-    >>> twice = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
-    >>> root = whitening(twice @ twice.T)
-    >>> root.shape, float(((np.array([[3.0, 4.0]]) @ twice.T @ root) ** 2).sum().round(12))
-    ((3, 1), 9.0)
     """
     lengths = np.sqrt(np.maximum(np.diag(form), 0.0))
     inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)

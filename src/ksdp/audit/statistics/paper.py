@@ -94,14 +94,7 @@ def sigma(observables: Observables, documents: Documents) -> Floats:
 
 
 def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
-    """lambda, the adversary's estimate of the squared singular values, shape (k,), all >= 0.
-
-    Raises
-    ------
-    InputError
-        sigma is not announced (revealed), the background lacks one of `BACKGROUND` (hidden), `adversary_rows` is
-        not positive, or there are not k singular values.
-    """
+    """lambda, the adversary's estimate of the squared singular values, shape (k,), all >= 0."""
     rank = announced(observables, "V").shape[0]
     if revealed:
         name, sigma, scale = "sigma", announced(observables, "sigma").ravel(), 1.0

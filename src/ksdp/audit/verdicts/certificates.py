@@ -49,36 +49,17 @@ STAKES = np.array([*(2.0 ** -np.arange(1, 8)), *(1 - 2.0 ** -np.arange(2, 11))])
 
 
 def pair_advantage(distance: NDArray[np.floating] | float) -> Floats:
-    """Total variation of two normals of one covariance whose means are this far apart, in standard deviations.
-
-    Examples
-    --------
-    >>> pair_advantage(np.array([0.0, 0.507, np.inf])).round(3)
-    array([0. , 0.2, 1. ])
-    """
+    """Total variation of two normals of one covariance whose means are this far apart, in standard deviations."""
     return np.asarray(2 * ndtr(np.asarray(distance, dtype=np.float64) / 2) - 1, dtype=np.float64)
 
 
 def pair_distance(advantage: NDArray[np.floating] | float) -> Floats:
-    """How far apart two normals of one covariance are: what `pair_advantage` was given.
-
-    Examples
-    --------
-    >>> pair_distance(np.array([0.0, 0.2, 1.0])).round(3)
-    array([0.   , 0.507,   inf])
-    """
+    """How far apart two normals of one covariance are: what `pair_advantage` was given."""
     return np.asarray(2 * ndtri((1 + np.asarray(advantage, dtype=np.float64)) / 2), dtype=np.float64)
 
 
 def knows_all_others(largest_distance: float | None) -> float:
-    """The advantage of knowing all other documents of the run: exact for a fixed shift, 1 without noise.
-
-    Parameters
-    ----------
-    largest_distance : float or None
-        Of what is announced with and without the document, at its largest over databases, in standard deviations
-        of noise of public, fixed size; None where there is no noise.
-    """
+    """The advantage of knowing all other documents of the run: exact for a fixed shift, 1 without noise."""
     return 1.0 if largest_distance is None else float(pair_advantage(largest_distance))
 
 
@@ -86,25 +67,6 @@ def certified_bound(advantages: Floats, level: float, documents: int) -> Floats:
     """Upper bounds of the mean advantage of each document's pairs, shape (n_documents,).
 
     All of them hold together, at every number of pairs, with probability at least 1 - level.
-
-    Parameters
-    ----------
-    advantages : shape (n_documents, n_pairs)
-        Of independent pairs of runs, each in [0, 1].
-    level : float in (0, 1)
-    documents : int
-        All that are certified together; at least those that are given here.
-
-    Raises
-    ------
-    ValueError
-        If an advantage is outside [0, 1], there is no pair, or another argument is out of range.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(7)
-    >>> certified_bound(0.1 + 0.03 * rng.uniform(-1, 1, (1, 800)), 0.05, 1).round(3)
-    array([0.104])
     """
     found = np.asarray(advantages, dtype=np.float64)
     if found.ndim != 2 or found.shape[1] < 1:
@@ -161,19 +123,7 @@ class CountLaws:
 
 
 def count_laws(copies: int, documents: int, size: int) -> CountLaws:
-    """Where every run holds the same number of documents.
-
-    Parameters
-    ----------
-    copies : of the same content, the document included, at least 1
-    documents : that may be in, copies included
-    size : of a run, from 1 to `documents` - 1
-
-    Examples
-    --------
-    >>> [round(count_laws(copies, 1000, 100).told, 3) for copies in (1, 2, 10, 50, 500)]
-    [1.0, 0.9, 0.385, 0.18, 0.042]
-    """
+    """Where every run holds the same number of documents."""
     from scipy.stats import hypergeom  # half a second of imports, which who has no copies need not wait for
 
     count = np.arange(copies + 1)
@@ -183,13 +133,7 @@ def count_laws(copies: int, documents: int, size: int) -> CountLaws:
 
 
 def count_laws_independent(copies: int, share: float) -> CountLaws:
-    """Where each document is in with probability `share`, independently.
-
-    Examples
-    --------
-    >>> [round(count_laws_independent(copies, 0.1).told, 3) for copies in (1, 2, 10, 50, 500)]
-    [1.0, 0.9, 0.387, 0.185, 0.059]
-    """
+    """Where each document is in with probability `share`, independently."""
     from scipy.stats import binom
 
     count = np.arange(copies + 1)

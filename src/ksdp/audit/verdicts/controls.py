@@ -59,13 +59,7 @@ class Canaries:
 
 
 def handed_bits(database: Database, documents: int) -> NDArray[np.uint8]:
-    """Which rows of the corpus were stacked into the victim's matrix, packed, shape (ceil(documents / 8),).
-
-    Raises
-    ------
-    KsdpError
-        If the database does not say, or says another number of rows than its matrix has, or one twice.
-    """
+    """Which rows of the corpus were stacked into the victim's matrix, packed, shape (ceil(documents / 8),)."""
     held = database.held
     if held is None or len(held) != database.parties[0].shape[0] or len(np.unique(held)) != len(held):
         raise KsdpError("a database does not say which documents its rows are; its audit would be void.")
@@ -95,11 +89,6 @@ def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequen
     """Decide the canaries of each look by the audit's own rule: none may be clear.
 
     Every one must be detected, and called sensitive, where the arms are large enough for that.
-
-    Parameters
-    ----------
-    looks : one `ArmTests` of one column a look, of the documents that it tested
-    levels : of the looks
     """
     count, sensitive, missed, smallest, distance = 0, 0, 0, 1.0, 0
     for tests, level in zip(looks, levels, strict=True):

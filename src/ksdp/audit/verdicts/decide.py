@@ -79,21 +79,7 @@ def decide(
     among: int | None = None,
     fresh: bool = False,
 ) -> Decisions:
-    """Decide every document.
-
-    Parameters
-    ----------
-    tested : ArmTests
-        Of the documents whose verdict is open.
-    rule : DecisionSpec
-        Level, margin and correction.
-    level : float, optional
-        Of this look; the rule's own by default. "Clear" and the bands have the same part of `rule.clear_level`.
-    among : int, optional
-        Documents that the correction counts, those decided at earlier looks included; they count with p = 1.
-    fresh : bool
-        Whether fresh runs follow, which may prove "above the margin" as well: half of the level is theirs.
-    """
+    """Decide every document."""
     level, among = level or rule.level, among or len(tested)
     clear_level = level * rule.for_clear / rule.level
     statistics = tested.distance.shape[1]

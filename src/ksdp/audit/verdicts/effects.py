@@ -90,27 +90,6 @@ def epsilon_lower_bound(
     Valid after the choice of threshold, tail and direction; where the arms do not differ, it is above 0 with
     probability at most 1 - confidence. Divide 1 - confidence by the number of documents and statistics for bounds
     that hold together.
-
-    Parameters
-    ----------
-    with_values, without_values : shape (n_with,), (n_without,)
-        The statistic in fresh runs with and without the document, without NaN.
-    confidence : float in (0, 1)
-    delta : float in [0, 1)
-
-    Returns
-    -------
-    float
-        At least 0.
-
-    Examples
-    --------
-    Laplace noise on a count is exactly 1-indistinguishable:
-
-    >>> rng = np.random.default_rng(7)
-    >>> noise = rng.laplace(size=(2, 20_000))
-    >>> round(epsilon_lower_bound(noise[0] + 1, noise[1]), 2)
-    0.93
     """
     first, second = _arm("with_values", with_values), _arm("without_values", without_values)
     _check(confidence)
@@ -133,29 +112,6 @@ def tpr_at_fpr(
 
     Both tails are tried; the error is split between them beforehand, and in each between the false positive rate
     (one bound) and the true positive rate (two), so that the stronger tail may be picked.
-
-    Parameters
-    ----------
-    with_values, without_values : shape (n_with,), (n_without,)
-        The statistic in fresh runs with and without the document, without NaN.
-    fpr : float in (0, 1)
-        Largest *true* rate of false alarms: with `confidence`, the attack's is at most this.
-    confidence : float in (0, 1)
-
-    Returns
-    -------
-    TprAtFpr or None
-        None where the without arm is too small to bound so small a rate: at confidence 0.95 it needs 437 runs for
-        1 %, 4,380 for 0.1 %.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(7)
-    >>> attack = tpr_at_fpr(rng.normal(3, 1, 2000), rng.normal(size=2000), 0.01)
-    >>> attack.above, round(attack.fpr_high, 3), round(attack.tpr_low, 2), round(attack.tpr_high, 2)
-    (True, 0.01, 0.63, 0.68)
-    >>> tpr_at_fpr(np.ones(500), np.zeros(500), 0.001) is None
-    True
     """
     held, free = _arm("with_values", with_values), _arm("without_values", without_values)
     _check(confidence)
@@ -192,13 +148,7 @@ def _beyond(arm: Floats, threshold: float, above: bool) -> int:
 
 
 def share_interval(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Clopper-Pearson: the true share lies outside with probability at most `level`.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in share_interval(0, 50, 0.05)]
-    [0.0, 0.071]
-    """
+    """Clopper-Pearson: the true share lies outside with probability at most `level`."""
     return (float(_lower(np.array(hits), trials, level / 2)), float(_upper(np.array(hits), trials, level / 2)))
 
 
@@ -398,13 +348,7 @@ class OneRun:
 
 
 def guessed_epsilon_low(records: int, guesses: int, right: int, delta: float, level: float) -> float:
-    """The epsilon that so many right guesses disprove: it is above the true one with probability at most `level`.
-
-    Examples
-    --------
-    >>> round(guessed_epsilon_low(1000, 100, 75, 1e-4, 0.05), 3)
-    0.673
-    """
+    """Return the epsilon that so many right guesses disprove; too high with probability at most `level`."""
     from scipy.optimize import brentq
     from scipy.special import betainc
 
@@ -424,15 +368,7 @@ def guessed_epsilon_low(records: int, guesses: int, right: int, delta: float, le
 
 
 def one_run(scores: NDArray[np.floating], held: Bits, delta: float, confidence: float) -> OneRun:
-    """The best of all scores, in both directions, at all records, half of them, a quarter, ...: each has a part.
-
-    Parameters
-    ----------
-    scores : shape (n_scores, n_records)
-        Functions of what the run announced and of the record; never of who was in.
-    held : shape (n_records,)
-        The coins.
-    """
+    """Return the best of all scores, in both directions, at all records, half of them, a quarter, and so on."""
     records = len(held)
     halves = [records // 2**step // 2 for step in range(max(records.bit_length() - 3, 1))]
     level = (1 - confidence) / (2 * len(scores) * len(halves))
@@ -461,18 +397,7 @@ class Attack:
 
 
 def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> Attack:
-    """The threshold and direction with the largest TPR - FPR in these runs.
-
-    Parameters
-    ----------
-    held, free : shape (n_with,), (n_without,)
-        A statistic's values with and without the document; neither empty.
-
-    Examples
-    --------
-    >>> best_threshold(np.array([3.0, 4.0]), np.array([1.0, 2.0, 3.5]))
-    Attack(threshold=2.0, above=True)
-    """
+    """The threshold and direction with the largest TPR - FPR in these runs."""
     gap = widest_gap(held, free)
     assert gap is not None
     return Attack(gap.place, gap.share_without > gap.share_with)
@@ -488,22 +413,7 @@ def measure_effect(
     margin: float = 0.0,
     table: KSTable | None = None,
 ) -> Effect:
-    """Measure an attack on fresh runs.
-
-    Parameters
-    ----------
-    row, column : of the document and the statistic
-    attack : Attack
-        Chosen without these runs.
-    held, free : shape (n_with,), (n_without,)
-        The statistic's values in fresh runs, neither empty.
-    level : float in (0, 1)
-        Each interval fails with at most this probability.
-    margin : float in [0, 1]
-        Is the advantage above it?
-    table : KSTable, optional
-        What `ks_table` says of these two arms, for who has it already: of many documents it is quicker together.
-    """
+    """Measure an attack on fresh runs."""
     if table is None:
         values = np.concatenate([held, free])
         bits = np.arange(len(values)) < len(held)

@@ -221,26 +221,7 @@ def _fill_body(rows: Ints, h: Ints, small: Ints, large: Ints, out: Floats) -> No
 
 
 def log10_p(h: Ints, n_with: Ints, n_without: Ints) -> Floats:
-    """Exact log10 P(D >= h / (n_with n_without)) of the two-sided two-sample Kolmogorov-Smirnov test.
-
-    Parameters
-    ----------
-    h : int64, shape (rows,)
-        D as an integer: D = h / (n_with * n_without).
-    n_with, n_without : int64, shape (rows,)
-        Sizes of the two arms; a row with an empty arm gets 0 (p = 1).
-
-    Returns
-    -------
-    float64, shape (rows,)
-        Never above 0; finite down to the smallest p that these arms can give (1e-388 and below).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> float(log10_p(np.array([200 * 200]), np.array([200]), np.array([200]))[0].round(6))
-    -118.711607
-    """
+    """Exact log10 P(D >= h / (n_with n_without)) of the two-sided two-sample Kolmogorov-Smirnov test."""
     h, n_with, n_without = (np.ascontiguousarray(x, dtype=np.int64) for x in (h, n_with, n_without))
     small, large = np.minimum(n_with, n_without), np.maximum(n_with, n_without)
     out = np.zeros(len(h))
@@ -383,17 +364,7 @@ def checked_order(
 def ks_distances(
     values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
 ) -> NDArray[np.int64]:
-    """Return D of each document as an integer: h = D * n_with * n_without, exact.
-
-    Parameters
-    ----------
-    values : shape (n_documents, n_runs)
-        A statistic of each document in each run, without NaN.
-    inclusion : bool, shape (n_documents, n_runs)
-        Whether the run's database held the document.
-    ordered : shape of `values`, optional
-        `in_order(values)`, for who has it already: half of the work.
-    """
+    """Return D of each document as an integer: h = D * n_with * n_without, exact."""
     ordered = checked_order(values, inclusion, ordered)
     h = np.zeros(len(values), dtype=np.int64)
     _distances(np.ascontiguousarray(values), ordered, np.ascontiguousarray(inclusion), h)
@@ -401,20 +372,7 @@ def ks_distances(
 
 
 def ks_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> KSTable:
-    """Test every document: distance and exact log10 p of its arms; called as `ks_distances`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(7)
-    >>> inclusion = rng.random((2, 400)) < 0.5
-    >>> values = rng.normal(size=(2, 400)) + [[0.0], [1.0]] * inclusion
-    >>> table = ks_table(values, inclusion)
-    >>> table.distance.round(2)
-    array([0.09, 0.35])
-    >>> table.log10_p.round(1)
-    array([ -0.4, -10.9])
-    """
+    """Test every document: distance and exact log10 p of its arms; called as `ks_distances`."""
     return ks_tables([values], inclusion)[0]
 
 
@@ -425,12 +383,6 @@ def ks_tables(
 ) -> list[KSTable]:
     """`ks_table` of several statistics of the same runs, whose p-values are worked out together: those of the same
     arms share their passes.
-
-    Parameters
-    ----------
-    columns : each of shape (n_documents, n_runs)
-    inclusion : bool, shape (n_documents, n_runs)
-    ordered : each column in order, optional
     """
     orders = [None] * len(columns) if ordered is None else ordered
     h = np.array([ks_distances(v, inclusion, o) for v, o in zip(columns, orders, strict=True)], dtype=np.int64)
@@ -519,32 +471,13 @@ def _merge(first: Floats, second: Floats, found: Floats) -> int:
 
 
 def shares_upto(first: Floats, second: Floats) -> Floats:
-    """The distinct values of two sorted arms, ascending, and the share of each arm that is at or below them.
-
-    Examples
-    --------
-    >>> shares_upto(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
-    array([[1. , 2. , 3. ],
-           [0. , 0.5, 1. ],
-           [0.5, 1. , 1. ]])
-    """
+    """The distinct values of two sorted arms, ascending, and the share of each arm that is at or below them."""
     found = np.empty((3, len(first) + len(second)))
     return found[:, : _merge(first, second, found)]
 
 
 def widest_gap(with_values: NDArray[np.floating], without_values: NDArray[np.floating]) -> Gap | None:
-    """The widest gap between the distribution functions of two arms; None where one is empty.
-
-    Parameters
-    ----------
-    with_values, without_values : shape (runs,)
-        In any order.
-
-    Examples
-    --------
-    >>> widest_gap(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
-    Gap(place=1.0, share_with=0.0, share_without=0.5)
-    """
+    """The widest gap between the distribution functions of two arms; None where one is empty."""
     if not len(with_values) or not len(without_values):
         return None
     arms = (np.sort(arm).astype(np.float64) for arm in (with_values, without_values))

@@ -75,15 +75,7 @@ class Stage:
 
 
 def planned_looks(spec: Spec, design: Design, whole_runs: int) -> tuple[Look, ...]:
-    """The looks of an audit, from its sizes alone, each at the end of whole blocks.
-
-    Parameters
-    ----------
-    design : Design
-        With the runs of a lane.
-    whole_runs : int
-        Runs that an early look is a multiple of. Looks that fall together have their parts of the level together.
-    """
+    """The looks of an audit, from its sizes alone, each at the end of whole blocks."""
     runs, level = design.runs, spec.decision.level
     documents = len(design.pool) if isinstance(design, Shared) else 0
     if spec.design.looks == "end" or documents * runs < _LEAST_VALUES:
@@ -176,20 +168,7 @@ def after_look(
     paper: Sequence[int],
     counted: LookScope | None = None,
 ) -> InterimVerdicts:
-    """Decide the documents that were open, and keep the verdicts of the others.
-
-    Parameters
-    ----------
-    before : InterimVerdicts or None
-        None at the first look.
-    tests : ArmTests
-        Of `open_documents(before)`, in that order; of every document at the first look.
-    number : int
-        Of the look, from 0.
-    paper : columns of the paper's own statistics
-    counted : LookScope, optional
-        At the first look; the documents tested there, and no fresh runs, by default.
-    """
+    """Decide the documents that were open, and keep the verdicts of the others."""
     counted = before.counted if before is not None else counted or LookScope(len(tests))
     among = counted.documents
     decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
@@ -240,13 +219,7 @@ def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> 
 
 
 def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule: DecisionSpec) -> InterimVerdicts:
-    """Call clear, against every attack, whose bound is accepted, unless it was proved sensitive.
-
-    Parameters
-    ----------
-    bound : shape (n_documents,)
-        `verdicts.certificates.certified_bound`, of all documents together.
-    """
+    """Call clear, against every attack, whose bound is accepted, unless it was proved sensitive."""
     decisions = interim.decisions
     proved = rule.accepts(bound) & (decisions.verdict != Verdict.SENSITIVE)
     verdict = np.where(proved, Verdict.CLEAR.value, decisions.verdict).astype(np.str_)
@@ -271,14 +244,6 @@ def after_fresh(interim: InterimVerdicts, log10_p: ArrayLike, rule: DecisionSpec
 
     Given the audit's own runs, which chose these documents and their attacks, the fresh ones are a new sample: the
     correction counts the chosen ones only. The false ones of both halves are together at most those of the level.
-
-    Parameters
-    ----------
-    interim : InterimVerdicts
-        After the last look, `counted.fresh` (else nothing changes).
-    log10_p : shape (n_chosen,)
-        Of "the attack's advantage is at most the margin", of `for_fresh_runs(interim, rule)`; 0 where not
-        measured.
     """
     at = for_fresh_runs(interim, rule)
     if not len(at):

@@ -55,15 +55,7 @@ class LowFpr:
 
     @staticmethod
     def of(rule: DecisionSpec, level: float, documents: int) -> LowFpr | None:
-        """The comparison by a rule; None where it sets no limit.
-
-        Parameters
-        ----------
-        level : float
-            The smallest of any look.
-        documents : int
-            That may be corrected for.
-        """
+        """The comparison by a rule; None where it sets no limit."""
         if rule.margin_at_low_fpr is None:
             return None
         smallest = 10 ** strictest_log10_p(level, documents, 1, rule.error)
@@ -99,15 +91,7 @@ class LowFpr:
         )
 
     def least_limit(self, n_with: int, n_without: int, level: float, tests: int = 1, power: float = 1.0) -> float:
-        """The smallest limit that is proved at this level with chance `power` where nothing leaks; 1: none.
-
-        Parameters
-        ----------
-        tests : int
-            Statistics.
-        power : float
-            1: for the best that can happen, no run with the document beyond any threshold.
-        """
+        """The smallest limit that is proved at this level with chance `power` where nothing leaks; 1: none."""
         rank, wrong = _rank_below(n_without, self.wrong_below)
         if not rank or not n_with or wrong >= level:
             return 1.0
@@ -180,17 +164,7 @@ def _count(
 
 
 def runs_for_low_fpr(tested: ArmTests, needed: Floats, within: NDArray[np.bool_], wanted: float) -> Floats:
-    """All runs after which documents are decided with the limit, too: log p falls about as runs are added.
-
-    Parameters
-    ----------
-    needed : shape (n_documents,)
-        Runs that the margin alone takes.
-    within : shape (n_documents,)
-        Whether they seem to be below it.
-    wanted : float
-        Log10 p that decides.
-    """
+    """All runs after which documents are decided with the limit, too: log p falls about as runs are added."""
     runs = (tested.n_with + tested.n_without).max(axis=1).astype(np.float64)
     above, below = tested.log10_low_above.min(axis=1), tested.log10_low_below.max(axis=1)
 

@@ -89,26 +89,7 @@ def hoeffding_log10_p(short: Floats, n_with: Ints | Floats, n_without: Ints | Fl
 
 
 def largest_log10_tail(measured: Floats, first: Ints, second: Ints, gap: float) -> Floats:
-    """Log10 of an upper bound of sup_r P(A / m - B / n <= d), A ~ Bin(m, r + gap), B ~ Bin(n, r).
-
-    Parameters
-    ----------
-    measured : float64, shape (rows,)
-        d; may be negative.
-    first, second : int64, shape (rows,)
-        m and n; a row with an empty arm gets 0.
-    gap : float in [-1, 1]
-
-    Returns
-    -------
-    float64, shape (rows,)
-        Grows with d. Never above Hoeffding's bound.
-
-    Examples
-    --------
-    >>> largest_log10_tail(np.array([0.1, 0.16]), np.array([1240, 1240]), np.array([2400, 2400]), 0.2).round(1)
-    array([-8.3, -1.9])
-    """
+    """Log10 of an upper bound of sup_r P(A / m - B / n <= d), A ~ Bin(m, r + gap), B ~ Bin(n, r)."""
     if not -1 <= gap <= 1:
         raise ValueError(f"`gap` must be in [-1, 1]; got {gap}.")
     d = np.asarray(measured, dtype=np.float64)
@@ -339,19 +320,6 @@ def attack_above_log10_p(hits: int, n_with: int, alarms: int, n_without: int, ma
     """Log10 p of "this attack's TPR - FPR is at most the margin": the attack fixed beforehand, on fresh runs.
 
     Exact for the worst false positive rate.
-
-    Parameters
-    ----------
-    hits, n_with : int
-        How often the attack said "with", among the runs with the document.
-    alarms, n_without : int
-        The same without it.
-    margin : float in [0, 1]
-
-    Examples
-    --------
-    >>> round(attack_above_log10_p(80, 200, 1500, 15_000, 0.2), 1)
-    -2.5
     """
     # The false alarms' rate is the true positives' less the margin.
     apart = alarms / max(n_without, 1) - hits / max(n_with, 1)
@@ -360,20 +328,7 @@ def attack_above_log10_p(hits: int, n_with: int, alarms: int, n_without: int, ma
 
 
 def over_log10_p(over: Floats, n_with: Ints | Floats, n_without: Ints | Floats) -> Floats:
-    """Log10 of 2.4 exp(-2 N t^2), N = m n / (m + n): measured above the true D by t; 0 from a fifth on.
-
-    Parameters
-    ----------
-    over : float64
-        t: the measured distance less the margin.
-    n_with, n_without : of the same shape
-        m and n; 0 where one is empty.
-
-    Examples
-    --------
-    >>> over_log10_p(np.array([0.0, 0.1]), np.array([1240, 1240]), np.array([2400, 2400])).round(1)
-    array([ 0. , -6.7])
-    """
+    """Log10 of 2.4 exp(-2 N t^2), N = m n / (m + n): measured above the true D by t; 0 from a fifth on."""
     log10_p = math.log10(SIDES) + hoeffding_log10_p(over, n_with, n_without)
     return np.asarray(np.where(log10_p < math.log10(LIKELY), log10_p, 0.0))
 
@@ -384,20 +339,7 @@ def _where_tested(tested: ArmTests, log10_p: Floats) -> Floats:
 
 
 def band_width(n_with: Ints | Floats, n_without: Ints | Floats, level: float) -> Floats:
-    """Half-width of the band for D: P(|measured - true| <= width) >= 1 - level, any distributions.
-
-    Parameters
-    ----------
-    n_with, n_without : shape (rows,)
-        Sizes of the arms; infinite width where one is empty.
-    level : float in (0, 1)
-        Divide it beforehand by the number of bands that must hold together.
-
-    Examples
-    --------
-    >>> band_width(np.array([200]), np.array([6500]), 0.05).round(3)
-    array([0.104])
-    """
+    """Half-width of the band for D: P(|measured - true| <= width) >= 1 - level, any distributions."""
     if not 0 < level < 1:
         raise ValueError(f"`level` must be in (0, 1); got {level}.")
     m, n = np.asarray(n_with, dtype=np.float64), np.asarray(n_without, dtype=np.float64)

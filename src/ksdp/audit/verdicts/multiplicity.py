@@ -54,36 +54,14 @@ def bonferroni(log10_p: Floats) -> Floats:
 
 
 def step_shape(count: int, uniform: float = 0.0) -> Floats:
-    """beta(k) / n for k of 1..n: the k-th smallest of n p-values is compared with the level times this.
-
-    Parameters
-    ----------
-    uniform : float in [0, 1]
-        Part of the prior that is uniform over 1..n; the rest is in proportion to 1 / k (Benjamini-Yekutieli).
-
-    Examples
-    --------
-    >>> step_shape(3).round(3), step_shape(3, 1.0).round(3)
-    (array([0.182, 0.364, 0.545]), array([0.111, 0.333, 0.667]))
-    """
+    """beta(k) / n for k of 1..n: the k-th smallest of n p-values is compared with the level times this."""
     rank = np.arange(1, count + 1)
     beta = uniform * rank * (rank + 1) / (2 * count) + (1 - uniform) * rank / (1 / rank).sum()
     return np.asarray(beta / count)
 
 
 def adjust(log10_p: Floats, error: ErrorRate, uniform: float = 0.0) -> Floats:
-    """Adjusted log10 p: a document is rejected at a level iff its adjusted p is at or below it.
-
-    Parameters
-    ----------
-    uniform : float in [0, 1]
-        Of the step-up of the false discovery rate, see `step_shape`.
-
-    Examples
-    --------
-    >>> (10 ** adjust(np.log10([0.01, 0.04, 0.03, 0.5]), "fwer")).round(4)
-    array([0.04, 0.09, 0.09, 0.5 ])
-    """
+    """Adjusted log10 p: a document is rejected at a level iff its adjusted p is at or below it."""
     count = len(log10_p)
     order = np.argsort(log10_p, kind="stable")
     if error == "fwer":
@@ -121,24 +99,6 @@ def wrong_share(log10_p: Floats, picked: NDArray[np.bool_], level: float, count:
 
     Reference: Xu, Solari, Fischer, de Heide, Ramdas & Goeman (2025), closed step-ups:
     https://arxiv.org/abs/2509.02517.
-
-    Parameters
-    ----------
-    log10_p : shape (n_documents,)
-        Of "at least the margin", raw; the smallest over looks, scaled to the level.
-    picked : shape (n_documents,)
-        Which of them; one at least.
-    count : int
-        Hypotheses that the correction counted; those that are not here have p = 1.
-
-    Examples
-    --------
-    Of a hundred, 40 are clear: all of them, ten of these, and one that was proved by far:
-
-    >>> p = np.log10(np.repeat([1e-9, 0.002, 1.0], [1, 39, 60]))
-    >>> picks = [np.arange(100) < 40, np.isin(np.arange(100), np.arange(20, 30)), np.arange(100) < 1]
-    >>> [round(wrong_share(p, pick, 0.05, 100), 3) for pick in picks]
-    [0.05, 0.098, 0.05]
     """
     bars = np.log10(step_shape(count, CLEARING)) + math.log10(level) + _ROUNDING
     first = np.searchsorted(bars, log10_p) + 1
@@ -153,15 +113,7 @@ def wrong_share(log10_p: Floats, picked: NDArray[np.bool_], level: float, count:
 def strictest_log10_p(
     level: float, documents: int, statistics: int, error: ErrorRate, *, rank: int = 1, uniform: float = 0.0
 ) -> float:
-    """Log10 of the raw p that is always enough: what a single leaking document among many must reach.
-
-    Parameters
-    ----------
-    rank : int
-        Under the false discovery rate, which of those that are rejected it is, as each makes room for the next.
-    uniform : float in [0, 1]
-        As in `adjust`.
-    """
+    """Log10 of the raw p that is always enough: what a single leaking document among many must reach."""
     share = step_shape(documents, uniform)[min(rank, documents) - 1] if error == "fdr" else 1 / documents
     return float(np.log10(level) + np.log10(share) - np.log10(statistics))
 
@@ -176,11 +128,6 @@ def weighted_minimum(main: Floats, other: Floats) -> Floats:
 
     Bonferroni with unequal parts of the level, valid under any dependence. The main test pays a factor of 1.25 and
     the other one of 5: what a second look at the tails should cost where most leaks are shifts.
-
-    Examples
-    --------
-    >>> (10 ** weighted_minimum(np.log10([0.04, 0.5]), np.log10([0.5, 0.001]))).round(4)
-    array([0.05 , 0.005])
     """
     return np.asarray(np.minimum(np.minimum(main - np.log10(1 - TAIL_SHARE), other - np.log10(TAIL_SHARE)), 0.0))
 
@@ -190,18 +137,7 @@ _SLACK = 0.01
 
 
 def surely(log10_p: Floats, error: float) -> int:
-    """How many null hypotheses are false at least, with probability 1 - `error`, whatever their p-values share.
-
-    Parameters
-    ----------
-    log10_p : shape (n,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> surely(np.array([-4.0, -3.0, -0.1]), 0.05), surely(np.full(1000, -4.0), 0.05)
-    (2, 991)
-    """
+    """How many null hypotheses are false at least, with probability 1 - `error`, whatever their p-values share."""
     count = len(log10_p)
     part = max(1 / count, _SLACK)
     small = int((log10_p <= math.log10(error * part)).sum())
@@ -215,13 +151,6 @@ def share_upper_limit(found: int, drawn: int, level: float, population: int) -> 
     exact law of drawing without replacement: K / population for the largest K such that
     P(Hypergeometric(population, K, drawn) <= found) > level. As the population grows it becomes their limit, and
     where everything is drawn it is the share itself.
-
-    Examples
-    --------
-    >>> round(share_upper_limit(0, 59, 0.05, 10**6), 3)
-    0.05
-    >>> share_upper_limit(3, 60, 0.05, 60)
-    0.05
     """
     if not 0 <= found <= drawn <= population or drawn < 1 or not 0 < level < 1:
         raise ValueError(
@@ -242,35 +171,12 @@ def share_upper_limit(found: int, drawn: int, level: float, population: int) -> 
 
 
 def share_lower_limit(found: int, drawn: int, level: float, population: int) -> float:
-    """Lower confidence limit, as `share_upper_limit` is the upper one.
-
-    Examples
-    --------
-    >>> share_lower_limit(60, 60, 0.05, 60), round(share_lower_limit(59, 59, 0.05, 10**6), 3)
-    (1.0, 0.95)
-    """
+    """Lower confidence limit, as `share_upper_limit` is the upper one."""
     return 1.0 - share_upper_limit(drawn - found, drawn, level, population)
 
 
 def share_bounds(log10_above: Floats, log10_below: Floats, population: int, level: float) -> tuple[float, float]:
-    """Bounds of the share of a population that leaks more than the margin; both hold with probability 1 - `level`.
-
-    Parameters
-    ----------
-    log10_above, log10_below : shape (n,)
-        p of "at most the margin" and of "at least the margin" of documents drawn at random, over all statistics.
-    population : int
-        Documents that they were drawn from.
-
-    Examples
-    --------
-    A hundred of ten thousand, 80 proved to leak and 10 proved not to:
-
-    >>> import numpy as np
-    >>> above, below = np.repeat([-9.0, 0.0, 0.0], [80, 10, 10]), np.repeat([0.0, -9.0, 0.0], [80, 10, 10])
-    >>> [round(bound, 2) for bound in share_bounds(above, below, 10_000, 0.05)]
-    [0.7, 0.96]
-    """
+    """Bounds of the share of a population above the margin; both hold with probability 1 - `level`."""
     drawn, error = len(log10_above), level / 4
     leaking, safe = surely(log10_above, error), surely(log10_below, error)
     return (

@@ -86,14 +86,6 @@ def level_now(state: OnlineState) -> float:
 
     gamma_t W + (level - W) gamma_(t - r_1) + level sum_(j > 1) gamma_(t - r_j), with W the initial wealth and r_j
     the rejections.
-
-    Examples
-    --------
-    >>> state = start(0.05)
-    >>> round(level_now(state), 4)
-    0.0109
-    >>> round(level_now(advance(state, 0.3)), 4), round(level_now(advance(state, 0.001)), 4)
-    (0.0036, 0.0145)
     """
     now = state.tests + 1
     level = state.wealth * float(_gamma(np.array([now]))[0])
@@ -113,13 +105,7 @@ def advance(state: OnlineState, p: float) -> OnlineState:
 
 
 def spent_level(level: float, audit: int) -> float:
-    """The level at which audit number `audit` (from 1) decides, so that all of them together keep `level`.
-
-    Examples
-    --------
-    >>> [round(spent_level(0.05, t), 4) for t in (1, 2, 30)]
-    [0.0219, 0.0072, 0.0001]
-    """
+    """The level at which audit number `audit` (from 1) decides, so that all of them together keep `level`."""
     if not 0 < level < 1:
         raise ValueError(f"`level` must be in (0, 1); got {level}.")
     if audit < 1:
@@ -184,17 +170,7 @@ def _tail(done: int) -> float:
 
 
 def open_budget(kind: Literal["lord", "spending"], level: float) -> LevelBudget:
-    """A budget before its first audit.
-
-    Examples
-    --------
-    >>> budget = open_budget("lord", 0.05)
-    >>> budget.number, round(budget.next_level, 4), round(budget.left, 4)
-    (1, 0.0109, 0.025)
-    >>> found = budget.spend(True)
-    >>> found.number, round(found.next_level, 4), round(found.left, 4)
-    (2, 0.0145, 0.0391)
-    """
+    """A budget before its first audit."""
     return LevelBudget(kind, start(level))
 
 
@@ -215,13 +191,7 @@ def audit_seed(seed: int, number: int) -> int:
 
 
 def next_spec(spec: Spec, budget: LevelBudget, documents: tuple[str, ...] | None) -> Spec:
-    """The spec of the next audit: its level, its seed, and the documents that it is about.
-
-    Parameters
-    ----------
-    documents : ids, optional
-        What the level is spent on; the spec's own where there is none.
-    """
+    """The spec of the next audit: its level, its seed, and the documents that it is about."""
     design = spec.design if documents is None else spec.design.model_copy(update={"documents": documents})
     seed = audit_seed(spec.seed, budget.number) if budget.kind == "lord" else spec.seed
     levels = {"level": budget.next_level, "clear_level": budget.next_clear_level}

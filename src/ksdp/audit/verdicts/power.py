@@ -84,11 +84,6 @@ def critical_distance(n_with: int, n_without: int, wanted_log10_p: float) -> flo
     """The smallest D = h / (n_with n_without) with exact log10 p at or below the wanted one; inf if there is none.
 
     Exact where the smaller arm holds at most 1,500 runs, asymptotic (within 0.5 %) above.
-
-    Examples
-    --------
-    >>> round(critical_distance(200, 6500, -7.0), 4)
-    0.2065
     """
     m, n = min(n_with, n_without), max(n_with, n_without)
     if m < 1 or smallest_log10_p(m, n) > wanted_log10_p:
@@ -124,12 +119,7 @@ def continuous_critical(n_with: int, n_without: int, wanted_log10_p: float) -> f
 
 @lru_cache(maxsize=4096)
 def shift_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """P(exact log10 p <= the wanted one) where the arms are normals of equal variance at distance `advantage`.
-
-    Parameters
-    ----------
-    advantage : float in [0, 1)
-    """
+    """P(exact log10 p <= the wanted one) where the arms are normals of equal variance at distance `advantage`."""
     critical = continuous_critical(n_with, n_without, wanted_log10_p)
     if not math.isfinite(critical):
         return 0.0
@@ -308,13 +298,7 @@ def minimal_detectable(
     power: float = 0.8,
     leak: Leak = "shift",
 ) -> float:
-    """The true advantage that is detected with probability `power`; inf where the arms cannot give so small a p.
-
-    Examples
-    --------
-    >>> round(minimal_detectable(200, 6500, 17706, 8, DecisionSpec()), 3)
-    0.219
-    """
+    """Return the true advantage detected with probability `power`; inf if the arms give no p so small."""
     _check(documents=documents, statistics=statistics, power=power)
     wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.error)
     low, high = 0.0, 1 - 1e-9
@@ -336,11 +320,6 @@ def smallest_margin(
 
     The noise of the largest D of the statistics, and what the equivalence test needs beyond it; inf where no
     margin up to 1 would do.
-
-    Examples
-    --------
-    >>> round(smallest_margin(200, 6500, 17706, 8, DecisionSpec()), 3)
-    0.188
     """
     _check(documents=documents, statistics=statistics, power=power)
     if min(n_with, n_without) < 1:
@@ -354,19 +333,7 @@ def smallest_margin(
 def runs_for_margin(
     share: float, margin: float, documents: int, statistics: int, rule: DecisionSpec, power: float = 0.8
 ) -> int:
-    """All runs of an audit after which a document that gives nothing away is called clear with chance `power`.
-
-    Parameters
-    ----------
-    share : float in (0, 1)
-        Part of the runs that hold a document.
-    margin : float in (0, 1]
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or a billion runs would not do.
-    """
+    """All runs of an audit after which a document that gives nothing away is called clear with chance `power`."""
     _check(documents=documents, statistics=statistics, power=power, share=share)
     if not 0 < margin <= 1:
         raise ValueError(f"`margin` must be in (0, 1]; got {margin}.")

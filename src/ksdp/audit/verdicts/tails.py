@@ -47,13 +47,7 @@ class TailTable:
 
 
 def tail_sizes(runs: int) -> Ints:
-    """Sizes of the tails that are looked at on each side, smallest first; decided by the number of runs alone.
-
-    Examples
-    --------
-    >>> tail_sizes(1000)
-    array([ 3,  5, 10, 20, 50])
-    """
+    """Sizes of the tails that are looked at on each side, smallest first; decided by the number of runs alone."""
     wanted = np.maximum(np.round(runs * np.array(_FRACTIONS)).astype(np.int64), _FEWEST)
     sizes = np.unique(wanted)
     return np.asarray(sizes[2 * sizes <= runs], dtype=np.int64)
@@ -157,20 +151,7 @@ def _tails(
 def tail_table(
     values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
 ) -> TailTable:
-    """Test the extremes of every document; called as `ks_distances`.
-
-    Examples
-    --------
-    Twenty runs in a thousand give the document away, and nothing else does:
-
-    >>> rng = np.random.default_rng(7)
-    >>> inclusion = np.arange(2000)[None] % 2 == 0
-    >>> values = rng.normal(size=(1, 2000))
-    >>> values[0, :40:2] += 9
-    >>> table = tail_table(values, inclusion)
-    >>> int(table.size[0]), int(table.held[0]), table.log10_p.round(1)
-    (20, 20, array([-4.7]))
-    """
+    """Test the extremes of every document; called as `ks_distances`."""
     ordered = checked_order(values, inclusion, ordered)
     values, inclusion = np.ascontiguousarray(values), np.ascontiguousarray(inclusion)
     documents, runs = values.shape

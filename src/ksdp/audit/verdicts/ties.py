@@ -148,29 +148,6 @@ def tied_table(
     """Log10 p of every document, exact given its ties where that can matter.
 
     Elsewhere the law without ties is kept. That is never too small, so any rule of where to look holds the level.
-
-    Parameters
-    ----------
-    values : shape (n_documents, n_runs)
-    inclusion : bool, shape (n_documents, n_runs)
-    table : KSTable
-        Of the same values and bits.
-    ordered : shape of `values`, optional
-        `in_order(values)`, for who has it already: most of the work where few values tie.
-
-    Returns
-    -------
-    float64, shape (n_documents,)
-
-    Examples
-    --------
-    >>> from ksdp.audit.verdicts.laws import ks_table
-    >>> rng = np.random.default_rng(7)
-    >>> inclusion = rng.random((1, 400)) < 0.5
-    >>> values = (rng.random((1, 400)) < 0.05 + 0.1 * inclusion).astype(float)
-    >>> table = ks_table(values, inclusion)
-    >>> table.log10_p.round(1), tied_table(values, inclusion, table).round(1)
-    (array([-0.4]), array([-2.6]))
     """
     if values.shape != inclusion.shape or len(table.log10_p) != len(values):
         raise ValueError(f"`values` {values.shape}, `inclusion` {inclusion.shape} and `table` must fit together.")

@@ -61,11 +61,5 @@ FAILING = tuple(verdict.value for verdict in Verdict if verdict.exit_code)
 
 
 def verdicts_code(counts: Mapping[str, int], judged: Collection[str] = FAILING) -> int:
-    """The exit code for so many documents of each verdict, where the judged ones count.
-
-    Examples
-    --------
-    >>> verdicts_code({"sensitive": 1, "undecided": 3}), verdicts_code({"clear": 5, "undecided": 3})
-    (3, 4)
-    """
+    """The exit code for so many documents of each verdict, where the judged ones count."""
     return next((word.exit_code for word in Verdict if word in judged and counts.get(word)), 0)

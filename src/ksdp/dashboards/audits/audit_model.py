@@ -190,15 +190,7 @@ def _without_pool(store: Store, summary: Summary, findings: Findings) -> tuple[i
 
 
 def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> AuditModel:
-    """Read a finished audit and compute what its report shows.
-
-    Parameters
-    ----------
-    audit : str
-        Id of the audit.
-    documents : bool
-        False leaves `worst` and `listed` empty, for a page that lists documents by itself.
-    """
+    """Read a finished audit and compute what its report shows."""
     folder = store.audit(audit)
     summary = read_summary(folder)
     findings = Findings(folder)

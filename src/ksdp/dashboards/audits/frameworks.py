@@ -78,13 +78,7 @@ _ASKED: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
 
 
 def crosswalk(missing: Collection[str], gaps: Mapping[str, str], void: bool) -> tuple[Clause, ...]:
-    """Every clause; of a void audit nothing is covered.
-
-    Parameters
-    ----------
-    missing : keys of `[declared]` that nobody filled in
-    gaps : chapter to what the audit itself left open there; nothing is left open where it is empty
-    """
+    """Every clause; of a void audit nothing is covered."""
     return tuple(
         Clause(framework, clause, chapter, "out of scope", but)
         if not chapter

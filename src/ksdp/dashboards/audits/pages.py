@@ -213,13 +213,7 @@ def _by_series(history: Sequence[Brief]) -> dict[str, list[Brief]]:
 
 
 def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
-    """Read the page.
-
-    Parameters
-    ----------
-    query : mapping
-        `series` (key of one) and `page`.
-    """
+    """Read the page."""
     known = read_history(store)
     history = known.audits
     grouped = _by_series(history)
@@ -334,13 +328,7 @@ def _shown(query: Mapping[str, str], moves: Mapping[tuple[str | None, str | None
 
 
 def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
-    """Read the page.
-
-    Parameters
-    ----------
-    query : mapping
-        `a` and `b`, two audits; `from` and `to`, verdicts; `page`.
-    """
+    """Read the page."""
     audits, page = read_history(store).audits[:500], page_number(query)
     a, b = query.get("a"), query.get("b")
     if not a or not b:
@@ -503,14 +491,7 @@ def _alike(
 
 
 def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> DocumentPage:
-    """Read the page.
-
-    Parameters
-    ----------
-    query : mapping
-        `id` of the document; `statistic` to draw that one; `alike=1` to compute neighbours in a large corpus; `at`
-        and what `Listing` reads, for the list it was opened from.
-    """
+    """Read the page."""
     require_audit(store, audit)
     folder = store.audit(audit)
     summary, findings, listing = read_summary(folder), Findings(folder), Listing.read(query)

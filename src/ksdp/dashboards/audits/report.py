@@ -72,13 +72,7 @@ def standalone(template: str, *, sheets: tuple[str, ...] = ("app.css",), **value
 
 
 def printer() -> Callable[[str], bytes]:
-    """What prints a page that stands alone to PDF; it loads nothing.
-
-    Raises
-    ------
-    InputError
-        If the system has no Pango.
-    """
+    """What prints a page that stands alone to PDF; it loads nothing."""
     try:
         from weasyprint import HTML
         from weasyprint.urls import URLFetcher

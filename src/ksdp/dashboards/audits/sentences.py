@@ -144,13 +144,7 @@ def stronger_here(summary: Summary, row: Row) -> str | None:
 
 
 def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
-    """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy.
-
-    Parameters
-    ----------
-    claim : StoredClaim, optional
-        What the store has about the claim.
-    """
+    """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy."""
     guarantee = summary.guarantee
     if guarantee.kind != "(epsilon, delta)":
         return None
@@ -681,12 +675,7 @@ def _others_known(summary: Summary) -> str:
 
 
 def pool_known(summary: Summary, measured: tuple[int, float, float] | None) -> str:
-    """What knowing the pool is worth, where a spec asks.
-
-    Parameters
-    ----------
-    measured : documents, their median D here, and that in the audit of the same spec without a pool, if any
-    """
+    """What knowing the pool is worth, where a spec asks."""
     if summary.spec.design.pool is None:
         return ""
     if measured is None:

@@ -123,13 +123,7 @@ class RemovalDevice(_Node):
         self._peers = tuple(name for name in self._devices if name != engine.name)
 
     def begin(self) -> Rounds[None]:
-        """Take the server's Paillier key, and agree on masks with the other devices.
-
-        Raises
-        ------
-        ProtocolError
-            If the server's key has another length, or another device was shown another.
-        """
+        """Take the server's Paillier key, and agree on masks with the other devices."""
         body = yield from self._engine.hear("paillier key", self._server)
         n = int.from_bytes(body, "big")
         if n.bit_length() != paillier.KEY_BITS or n % 2 == 0:
@@ -146,24 +140,7 @@ class RemovalDevice(_Node):
         self._masks = PairwiseMasks(self._engine.name, keys)
 
     def total(self, values: Floats, noise: NDArray[np.int64], deviation: float) -> Rounds[Floats]:
-        """The sum of all values with all noises but one taken away.
-
-        Parameters
-        ----------
-        values : ndarray
-            This device's share with its noise.
-        noise : ndarray of int64
-            That noise, in steps of the grid.
-        deviation : float
-            Of every device's noise.
-
-        Raises
-        ------
-        InputError
-            If the values or the noise are out of bounds.
-        ProtocolError
-            If anybody deviates from what the rounds allow.
-        """
+        """The sum of all values with all noises but one taken away."""
         form = _Ciphertexts.of(self._public, deviation, len(self._devices), values.size)
         plaintexts = form.slots.pack(noise)
         masked = self._coding.encode(values).reshape(-1)
@@ -229,13 +206,7 @@ class RemovalServer(_Node):
         yield from self._engine.tell("mask keys", {})
 
     def total(self, shape: tuple[int, ...], deviation: float) -> Rounds[Floats]:
-        """The sum with one noise, which everybody is told.
-
-        Raises
-        ------
-        ProtocolError
-            If what arrives is not what is due, or the devices ask for a sum that cannot be.
-        """
+        """The sum with one noise, which everybody is told."""
         n, entries = len(self._devices), math.prod(shape)
         try:
             form = _Ciphertexts.of(self._key.public, deviation, n, entries)

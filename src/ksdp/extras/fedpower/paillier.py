@@ -61,13 +61,7 @@ class FixedBase:
             step = row[-1] * step % self._modulus
 
     def power(self, exponent: int) -> mpz:
-        """base^exponent mod modulus.
-
-        Raises
-        ------
-        InputError
-            If the exponent is negative or has more bits than the table.
-        """
+        """base^exponent mod modulus."""
         if exponent < 0 or exponent.bit_length() > self._bits:
             raise InputError(f"an exponent must be at least 0 and have at most {self._bits} bits.")
         out, row, mask = mpz(1), 0, (1 << _WINDOW) - 1
@@ -137,13 +131,7 @@ class PublicKey:
         return ciphertext * self.zero() % self.square
 
     def check(self, ciphertext: int) -> mpz:
-        """A number from outside as a ciphertext.
-
-        Raises
-        ------
-        ProtocolError
-            If it is no invertible number below n^2.
-        """
+        """A number from outside as a ciphertext."""
         value = mpz(ciphertext)
         if not 0 < value < self.square or gmpy2.gcd(value, self.n) != 1:
             raise ProtocolError("something that is no ciphertext of this key arrived.")
@@ -175,13 +163,7 @@ class PrivateKey:
         return tuple(out)
 
     def decrypt(self, ciphertext: int) -> int:
-        """The whole number, with its sign.
-
-        Raises
-        ------
-        ProtocolError
-            If it is no ciphertext of this key.
-        """
+        """The whole number, with its sign."""
         value = self.public.check(ciphertext)
         (p, _, _), (q, _, _) = self._helpers
         parts = [
@@ -193,13 +175,7 @@ class PrivateKey:
 
 
 def generate(bits: int = KEY_BITS) -> PrivateKey:
-    """Draw a key of exactly `bits` bits: two random primes of half that, from the operating system's randomness.
-
-    Raises
-    ------
-    InputError
-        If `bits` is odd or below 256.
-    """
+    """Draw a key of exactly `bits` bits: two primes of half that, from the system's randomness."""
     if bits < _LEAST_BITS or bits % 2:
         raise InputError(f"`bits` must be even and at least {_LEAST_BITS}; got {bits}.")
     while True:
@@ -263,13 +239,7 @@ class Slots:
         return -(-entries // self.count)
 
     def pack(self, values: NDArray[np.int64]) -> list[int]:
-        """Signed numbers to plaintexts: sum of v_k 2^(width k), which may be negative.
-
-        Raises
-        ------
-        InputError
-            If one is larger than `bound`.
-        """
+        """Signed numbers to plaintexts: sum of v_k 2^(width k), which may be negative."""
         flat = [int(v) for v in np.asarray(values).ravel()]
         if any(abs(v) > self.bound for v in flat):
             raise InputError(f"every number must be at most {self.bound} in size.")
@@ -282,13 +252,7 @@ class Slots:
         return out
 
     def unpack(self, plaintexts: Sequence[int], entries: int) -> NDArray[np.int64]:
-        """Sums of packed numbers to signed numbers.
-
-        Raises
-        ------
-        ProtocolError
-            If something does not fit: somebody did not keep the bound.
-        """
+        """Sums of packed numbers to signed numbers."""
         if len(plaintexts) != self.plaintexts(entries):
             raise ProtocolError(f"{self.plaintexts(entries)} plaintexts were due; got {len(plaintexts)}.")
         largest, mask = self.bound * self.terms, (1 << self.width) - 1

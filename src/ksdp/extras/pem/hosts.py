@@ -97,17 +97,7 @@ class HeldRecords:
 
 
 def hold_records(hosts: PemHosts, data: Path | None, client: str | None, clients: int | None) -> HeldRecords:
-    """A holder's records, by client.
-
-    Parameters
-    ----------
-    data : Path, optional
-        Their file.
-    client : str, optional
-        Column that says whose a record is.
-    clients : int, optional
-        In its place: to how many clients they are dealt out in turns; one by default.
-    """
+    """A holder's records, by client."""
     spec = hosts.spec
     if data is None:
         raise InputError("`--data` must name the file of the clients' records.")
@@ -143,17 +133,7 @@ def run_pem_host(
     held: HeldRecords | None = None,
     guard: BudgetGuard | None = None,
 ) -> dict[str, Any]:
-    """Take part, and write the result into a folder: what its `run.json` says.
-
-    Parameters
-    ----------
-    algorithm : PemAlgorithm, optional
-        The functions; a server needs none.
-    held : HeldRecords, optional
-        Of a holder, which alone has some.
-    guard : BudgetGuard, optional
-        Of a holder, whose ledger the run is written into.
-    """
+    """Take part, and write the result into a folder: what its `run.json` says."""
     hosts, name, terms = host.run, host.name, host.run.terms
     host.check()
     require_no_result(host.out)

@@ -62,15 +62,6 @@ def run_pem(
     """Play a host with all clients, the servers and the aggregator, and return the result.
 
     Whoever listens (`ksdp.flows.interruption`) hears of iterations that are done.
-
-    Parameters
-    ----------
-    clients : mapping
-        Records by client.
-    run : PemRunSpec, optional
-        Servers and fewest clients, as `[run]` of a spec says them.
-    rows : int, optional
-        Most records of a client in an iteration; the largest client's by default.
     """
     if not clients:
         raise InputError("There must be at least one client.")
@@ -114,13 +105,7 @@ def read_pem_spec(path: Path) -> tuple[PemSpec, Path]:
 
 
 def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> PreparedPem:
-    """Read the records and check that the run can be made.
-
-    Parameters
-    ----------
-    own : PemAlgorithm, optional
-        Functions of one's own, where the spec says that there are some.
-    """
+    """Read the records and check that the run can be made."""
     records = read_records(spec.data, base, spec.algorithm)
     algorithm = spec.made(records.matrix.shape[1], own)
     clients = len(records.clients)
@@ -135,15 +120,7 @@ def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> P
 
 
 def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, Any]:
-    """Play all hosts in this process; write `run.json` and `result.npz`; return the former.
-
-    Parameters
-    ----------
-    out : Path
-        A folder without a result.
-    clock : callable
-        The time, with a time zone.
-    """
+    """Play all hosts in this process; write `run.json` and `result.npz`; return the former."""
     require_no_result(out)
     spec, records = prepared.spec, prepared.records
     began = clock()

@@ -45,13 +45,7 @@ class Records:
 
 
 def read_records(spec: PemDataSpec, base: Path, algorithm: AlgorithmSpec) -> Records:
-    """Read the records of a run.
-
-    Parameters
-    ----------
-    algorithm : AlgorithmSpec
-        Whether numbers may be negative, and which column must be 0 or 1.
-    """
+    """Read the records of a run."""
     path = spec_path(base, spec.path)
     label = algorithm.label if isinstance(algorithm, LogisticSpec) else None
     if extension(path) in (".npz", ".mtx"):
@@ -117,13 +111,7 @@ def _clients(
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """Names of clients that records are dealt out to.
-
-    Examples
-    --------
-    >>> numbered(10)[:2]
-    ('01', '02')
-    """
+    """Names of clients that records are dealt out to."""
     return tuple(f"{number + 1:0{len(str(count))}}" for number in range(count))
 
 

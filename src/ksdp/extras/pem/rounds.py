@@ -127,28 +127,7 @@ def pem_rounds(
     random_bytes: RandomBytes = os_random,
     sampler: Sampler | None = None,
 ) -> Rounds[PemOutcome]:
-    """One host's side of a run.
-
-    Parameters
-    ----------
-    terms : PemTerms
-        The same at every host.
-    name : str
-        Which host this is.
-    algorithm : PemAlgorithm, optional
-        The functions; a server needs none.
-    clients : mapping, optional
-        Of a host that holds clients: each one's records, in the order in which a stream takes them.
-    random_bytes : callable
-        Secret bytes, for shares and for the coins of sampling.
-    sampler : Sampler, optional
-        Noise of a server, and of sparse vectors; OpenDP's unless a test injects another.
-
-    Raises
-    ------
-    InputError
-        If the functions are not those of the terms, or a client has more records than they allow.
-    """
+    """One host's side of a run."""
     role, noise = terms.role(name), sampler or Vetted()
     if role != "server" and terms.algorithm != repr(algorithm):
         raise InputError("The terms name another algorithm, or other parameters.")
@@ -283,13 +262,7 @@ class _Clients:
 
 
 def split(values: Steps, servers: int, random: RandomBytes = os_random) -> Words:
-    """One share a server, shape (servers, entries), which add up to the values modulo 2^64; fewer say nothing.
-
-    Examples
-    --------
-    >>> split(np.array([5, -7]), 3).sum(axis=0, dtype=np.uint64).view(np.int64)
-    array([ 5, -7])
-    """
+    """One share a server, shape (servers, entries), which add up to the values modulo 2^64; fewer say nothing."""
     drawn = np.frombuffer(random(8 * (servers - 1) * values.size), dtype="<u8").astype(np.uint64)
     drawn = drawn.reshape(servers - 1, values.size)
     return np.vstack((drawn, values.view(np.uint64) - drawn.sum(axis=0, dtype=np.uint64)))
@@ -303,17 +276,7 @@ def read_words(data: bytes, entries: int) -> Words:
 
 
 def read_upload(data: bytes, shown: bytes, entries: int, most: int | None) -> Words:
-    """The whole vector of an upload.
-
-    Parameters
-    ----------
-    shown : bytes
-        SHA-256 of the state that this server was shown.
-    entries : int
-        Of a vector.
-    most : int or None
-        Places that may be named; None: the vector is not sparse.
-    """
+    """The whole vector of an upload."""
     digest, where, share = unpack("pem-upload", data, 3)
     if digest != shown:
         raise ProtocolError("shown another state: the aggregator is not to be trusted.")

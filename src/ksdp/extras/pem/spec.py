@@ -243,13 +243,7 @@ class PemTask(Section, frozen=True):
         )  # fmt: skip
 
     def made(self, features: int, own: PemAlgorithm | None = None) -> PemAlgorithm:
-        """The algorithm for records of so many columns.
-
-        Parameters
-        ----------
-        own : PemAlgorithm, optional
-            The functions that were named on the command line.
-        """
+        """The algorithm for records of so many columns."""
         if (own is not None) != isinstance(self.algorithm, OwnSpec):
             raise SpecError('`--functions module:object` and `algorithm.name = "own"` go together.')
         try:
@@ -340,15 +334,7 @@ class PemProtocol(PemTask, frozen=True):
         return self
 
     def functions(self, own: PemAlgorithm | None, code: str) -> PemAlgorithm:
-        """The three functions.
-
-        Parameters
-        ----------
-        own : PemAlgorithm, optional
-            Those that were named on the command line.
-        code : str
-            Hash of the file that they are in.
-        """
+        """The three functions."""
         chosen = self.algorithm
         if isinstance(chosen, OwnSpec) and own is not None and (repr(own), code) != (chosen.says, chosen.code):
             raise SpecError(

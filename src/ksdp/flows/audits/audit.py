@@ -143,15 +143,7 @@ def _flagged_in(plan: Plan, part: Slice, flagged: dict[int, Flagged]) -> list[Fl
 
 
 async def run_stages(first: AuditRef, steps: Steps) -> Summary:
-    """Run a prepared audit, whose corpus and spec the store holds, and return its summary.
-
-    Parameters
-    ----------
-    first : AuditRef
-        Its first look.
-    steps : Steps
-        Who does the work.
-    """
+    """Run a prepared audit, whose corpus and spec the store holds, and return its summary."""
     started = time.monotonic()
     tally, fresh = Tally(), Tally()
     seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0, "certify": 0.0}

@@ -46,23 +46,6 @@ def run_claim(
     """Run the mechanism of a spec on its worst case and store what that proves.
 
     The noise is that of the vetted sampler, which every real run draws from, whatever sampler the spec names.
-
-    Parameters
-    ----------
-    spec : Spec
-        Its corpus is not read.
-    runs : int
-        Of each arm.
-    confidence : float in (0, 1)
-    clock : callable
-        The time, with a time zone.
-    simulated : bool
-        Draw from the sampler that the spec names, from its seed: much faster, and no audit of what really runs.
-
-    Raises
-    ------
-    InputError
-        If the mechanism claims nothing, has no worst case, or a number is out of range; nothing was written.
     """
     made = mechanism_of(spec.mechanism)
     made = made if simulated else as_it_runs(made)
@@ -126,18 +109,6 @@ def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = Fal
     """Run a mechanism once on half of the corpus, each record in by a fair coin, and guess the coins.
 
     For claims about replaced records half of them have coins, and others fill the run up to one size.
-
-    Parameters
-    ----------
-    confidence : float in (0, 1)
-        That epsilon is no smaller than what is found.
-    simulated : bool
-        As in `run_claim`.
-
-    Raises
-    ------
-    InputError
-        If the corpus or the spec is refused.
     """
     check_runs(LEAST_RUNS, confidence)
     if spec.mechanism.name == "recorded":

@@ -43,20 +43,7 @@ def spec_beside(data: str) -> Path:
 
 
 def first_spec(data: str, folder: Path, margin: float) -> str:
-    """The text of a spec.
-
-    Parameters
-    ----------
-    data : str
-        The corpus: a path, or a URL.
-    folder : Path
-        Where the spec will lie.
-
-    Raises
-    ------
-    InputError
-        If it is refused, or nothing in it can be audited.
-    """
+    """The text of a spec."""
     path = data if is_url(data) else os.path.relpath(Path(data).resolve(), folder)
     named = parse_spec({"corpus": {"path": path}, "mechanism": {"name": _MECHANISM}}).corpus
     here, _copies = fetched(named, folder)

@@ -159,20 +159,6 @@ async def audit(
     blocks: str | None = None,
     code: str | None = None,
 ) -> Summary:
-    """Run a prepared audit on Dask workers and return its summary.
-
-    Parameters
-    ----------
-    store, audit, corpus : str
-        Folder of the store, id of the audit, hash of the corpus: what `prepare` stored.
-    address : str
-        Of the Dask scheduler.
-    may_sample : bool
-        False: fail rather than run the mechanism (`ksdp test`).
-    blocks : str, optional
-        URL of the blocks, where they are not in the store's folder.
-    code : str, optional
-        Digest of a user's own code, which workers must have, too.
-    """
+    """Run a prepared audit on Dask workers and return its summary."""
     ref = AuditRef(store, audit, corpus, may_sample, FIRST, blocks, code=code)
     return await run_stages(ref, _Tasks(address))

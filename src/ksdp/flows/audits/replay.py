@@ -41,11 +41,6 @@ def values_of(
     Where the store does not keep values, the document alone is measured again: on stored observables, or in runs
     of the mechanism made again from the seed. The values are the same to the last bit, in the shapes of
     `read_values_by_run`.
-
-    Raises
-    ------
-    StoreError
-        If values that the store keeps are not there.
     """
     place = place_of(store.audit(summary.audit), document)
     if keeps_values(summary):
@@ -87,17 +82,6 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
 
     Nothing cached is read but the spec and the corpus. A document that a design cannot audit alone is measured
     with all others of its lane.
-
-    Returns
-    -------
-    dict
-        The stored and the recomputed distance and log10 p, whether they are `equal` to the last bit, and which
-        versions differ from those of the audit (then they may be unequal for that reason).
-
-    Raises
-    ------
-    InputError
-        If the audit did not test this statistic on its own.
     """
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)

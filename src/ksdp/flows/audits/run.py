@@ -78,11 +78,6 @@ def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Sum
     """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
 
     Products of matrices have one thread, as in workers and commands: their last bits depend on how many share one.
-
-    Parameters
-    ----------
-    workers : int, optional
-        Worker processes; none by default, and everything happens in this one.
     """
     started = local_workers(workers) if workers is not None and workers > 1 else contextlib.nullcontext()
     with started as several, threadpool_limits(1):
@@ -104,11 +99,6 @@ def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Abs
     """Hold the store: two audits of one store would do the same work twice.
 
     With `waiting`, another audit that holds it is waited for, and `waiting` called once before.
-
-    Raises
-    ------
-    StoreError
-        If another audit holds it and nobody wants to wait.
     """
     busy = f"another audit is running in {store}; wait for it or name another store."
     return lock(store / "lock", busy=busy, waiting=waiting)
@@ -117,13 +107,7 @@ def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Abs
 def run_audit(
     spec: Spec, base: Path, store: Path, place: Place = ANYWHERE, appetite: Appetite | None = None
 ) -> Summary:
-    """Audit a corpus from start to report; interrupted, the same call resumes.
-
-    Parameters
-    ----------
-    appetite : Appetite, optional
-        What the audit is held to from now on.
-    """
+    """Audit a corpus from start to report; interrupted, the same call resumes."""
     current().stage("prepare", 1)
     return run_prepared([prepare(spec, base, store).held_to(appetite)], place)[0]
 
@@ -215,11 +199,6 @@ def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place 
 
     The result has no verdict: the statistics may be named because of what was seen in these runs. A verdict takes
     fresh runs: an audit that names them, with another seed (`prepare_stored` refuses the same).
-
-    Raises
-    ------
-    StoreError
-        If there is no such audit or its observables were not kept.
     """
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)

@@ -122,17 +122,7 @@ def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[list[ArmTests], 
 
 
 async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
-    """Bound every attack on every document by pairs of runs, where the spec asks for it and no proof does it yet.
-
-    Parameters
-    ----------
-    first : AuditRef
-        Of the first look.
-    steps : Steps
-        Who does the work.
-    tested : Tested
-        What all looks gave.
-    """
+    """Bound every attack on every document by pairs of runs, if the spec asks and no proof does it."""
     spec, plan = tested.plan.spec, tested.plan
     if spec.certificate is None or plan.proved:
         return tested
@@ -235,13 +225,7 @@ async def conclude(
     seconds: Mapping[str, float],
     started: float,
 ) -> Summary:
-    """Write everything, and return the summary.
-
-    Parameters
-    ----------
-    stages : one a look that was made
-    tallies : of the looks, and of the fresh runs
-    """
+    """Write everything, and return the summary."""
     wanted = await _there(_curves_wanted(tested, stages), steps)
     current().stage("curves", len(wanted))
     curves = await steps.each("curves", curve, wanted, lambda _: advance(1))

@@ -65,17 +65,7 @@ class Steps(Protocol):
         done: Callable[[Result], None],
         attempt: int = 0,
     ) -> list[Result]:
-        """What a worker's function gives for each of these arguments, in their order.
-
-        Parameters
-        ----------
-        step : str
-            What they are together: a name for Prefect's pages.
-        done : callable
-            Told of each as it arrives.
-        attempt : int
-            A later one computes again what an earlier one has.
-        """
+        """What a worker's function gives for each of these arguments, in their order."""
         ...
 
     def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:

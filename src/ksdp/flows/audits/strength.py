@@ -32,12 +32,6 @@ def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWH
 
     Everything else is as it was: documents, statistics, looks and levels. The audit's report shows the result.
     Interrupted, the same call resumes.
-
-    Raises
-    ------
-    InputError
-        If the audit is void or explored, calls no document clear by the statistics tried, or announces nothing
-        that a leak can be planted in.
     """
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)

@@ -128,13 +128,7 @@ class BudgetGuard:
     """Of this run in the ledger."""
 
     def check(self) -> None:
-        """Refuse a run that would go beyond the budget.
-
-        Raises
-        ------
-        InputError
-            Saying which limit, what was spent and what this run costs.
-        """
+        """Refuse a run that would go beyond the budget."""
         self._within()
 
     def _within(self) -> Price:
@@ -158,13 +152,7 @@ class BudgetGuard:
         return price
 
     def begin(self) -> None:
-        """Write down that the run begins, at the highest price that it may have; once more within the budget.
-
-        Raises
-        ------
-        InputError
-            If another run was faster, and there is not enough left.
-        """
+        """Write down that the run begins, at the highest price that it may have; once more within the budget."""
         with self.ledger.locked():
             price = self._within()
             self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
@@ -197,18 +185,7 @@ def budget_files(
 def open_guard(
     run: Run | Priced, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Clock
 ) -> BudgetGuard:
-    """The guard of one run, within the budget as the ledger stands.
-
-    Parameters
-    ----------
-    budget : Path, optional
-        The party's file with `[budget]`; nothing is limited without.
-
-    Raises
-    ------
-    InputError
-        If the run would go beyond the budget.
-    """
+    """The guard of one run, within the budget as the ledger stands."""
     limits = PartyBudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget

@@ -18,25 +18,7 @@ def _note(**event: Any) -> None:
 
 
 def check_peers(node: Node[AgreedRun], wait: float) -> dict[str, str]:
-    """Connect with all peers as a run does, compare greetings, and part.
-
-    Parameters
-    ----------
-    node : Node
-        Who checks.
-    wait : float
-        Seconds for the others to come; they check, too, or wait in the run.
-
-    Returns
-    -------
-    dict
-        By peer, why a run with it would not begin, and what mends it; empty where it would.
-
-    Raises
-    ------
-    InputError
-        If this party cannot listen at its address.
-    """
+    """Connect with all peers as a run does, compare greetings, and part."""
     peers = peers_of(node.run, node.name)
     patience = dict.fromkeys(peers, wait)
     mesh = node.mesh(limit=0, times=LinkTimes(), note=_note, patience=patience, checks=True)

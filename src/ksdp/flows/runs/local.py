@@ -64,13 +64,7 @@ class Launcher:
         return ours
 
     def end(self, pipe: Connection) -> dict[str, Any]:
-        """What a party sends at its end.
-
-        Raises
-        ------
-        ProtocolError
-            If it fails, or is gone before that.
-        """
+        """What a party sends at its end."""
         try:
             sent, content = pipe.recv()
         except EOFError:
@@ -119,18 +113,7 @@ def _files(name: str, folder: Path, *, enters: bool, uncleared: bool, reviews: P
 def run_local(
     run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: bool, reviews: Path | None = None
 ) -> dict[str, Any]:
-    """Start a process for each party, and for the server where there is one, and wait for all.
-
-    Returns
-    -------
-    dict
-        By node: exit `code` as of `ksdp party`, and what it `said`: `run.json` on one line, or why it failed.
-
-    Raises
-    ------
-    InputError
-        If a file is missing; nothing was started.
-    """
+    """Start a process for each party, and for the server where there is one, and wait for all."""
     nodes = [
         _files(node.name, folder, enters=node.name != run.server, uncleared=uncleared, reviews=reviews)
         for node in run.terms.nodes
@@ -182,11 +165,6 @@ def wait_for_parties(run: Run, seconds: float, tell: Callable[[str, bool], None]
     """Knock at every party's address until all listen or the time is up; tell of each that comes or goes.
 
     Nothing is said on these connections: who listens there, only its key can say, to the parties themselves.
-
-    Returns
-    -------
-    tuple of str
-        Names of those that did not answer.
     """
     names = [node.name for node in run.terms.nodes]
     seen: dict[str, bool] = dict.fromkeys(names, False)

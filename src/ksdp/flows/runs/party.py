@@ -294,33 +294,7 @@ def run_node(
     own: Mapping[str, NDArray[Any]],
     before_data: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """Take part and write the result.
-
-    Parameters
-    ----------
-    rounds : Rounds
-        The node's side of the protocol.
-    header : mapping
-        Of this node, for the first line of the transcript.
-    about : mapping
-        Of this node, for `run.json`.
-    own : mapping
-        Arrays that stay with it.
-    before_data : callable, optional
-        Called once, before the first message that depends on data goes out; what it raises ends the run.
-
-    Returns
-    -------
-    dict
-        What `run.json` says.
-
-    Raises
-    ------
-    InputError
-        If the name, the key, the folder or the address is refused.
-    ProtocolError
-        If the run ends without a result; then none is written.
-    """
+    """Take part and write the result."""
     node.check()
     require_no_result(node.out)
     run = node.run
@@ -386,11 +360,6 @@ def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict
     """The epsilon and delta that a mechanism claims for the sizes of this run, where it makes them public.
 
     None where it claims nothing, or has no noise.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Rows of every party; empty where nobody was told.
     """
     if not isinstance(mechanism, GaussianReleases):
         return None
@@ -448,29 +417,6 @@ def enter_documents(
 
     The clearance must be for the mechanism of the run with every parameter; of a mechanism with noise all but
     `sampler`: audits simulate noise of the same law by a faster sampler, which no run takes.
-
-    Parameters
-    ----------
-    corpus : Path
-        An audit's spec (TOML), of which `[corpus]` counts, or a count matrix with the columns of the run.
-    uncleared : bool
-        Enter every document without one; everybody is told.
-    signer : Ed25519PublicKey
-        Who must have signed the clearance.
-    now : datetime
-        With a time zone.
-    identity : Ed25519PrivateKey, optional
-        The party's own: it decides the draw, where the spec's rows are a secret draw (`corpus.levers.drawn`).
-    reviews : Path, optional
-        The store with the party's decisions; by default as `reviews_of` says.
-
-    Raises
-    ------
-    InputError
-        If the corpus is refused, its columns are not those of the run, or no document is left; if there is neither
-        a clearance nor `uncleared`, or both.
-    ClearanceError
-        Naming the first check that failed.
     """
     if clearance is None and not uncleared:
         raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
@@ -620,18 +566,6 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
 
     Of a run on ratings the folder holds predictions for all of the party's users as well, of `term-counts` a
     reference for `corpus.levers`.
-
-    Parameters
-    ----------
-    guard : BudgetGuard, optional
-        Where it is written down what the run gives away, and how much is left.
-
-    Raises
-    ------
-    InputError
-        If the name, the key, or the folder is refused; if another run has left too little of the budget.
-    ProtocolError
-        If the run ends without a result; then none is written.
     """
     terms, matrix = node.run.terms, entered.corpus.matrix
     if opens_final(terms.mechanism):
@@ -671,15 +605,7 @@ def _predict(run: Run, entered: ContributedDocuments, out: Path) -> None:
 
 
 def run_server(node: Node[Run]) -> dict[str, Any]:
-    """Collect, as the server of a run, and write the public result: what its `run.json` says.
-
-    Raises
-    ------
-    InputError
-        If the run has no server, or the key or the folder is refused.
-    ProtocolError
-        If the run ends without a result; then none is written.
-    """
+    """Collect, as the server of a run, and write the public result: what its `run.json` says."""
     if not node.run.server:
         raise InputError("the protocol file names no server.")
     collects = {"collects": True}

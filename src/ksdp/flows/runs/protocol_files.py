@@ -145,13 +145,7 @@ class ProtocolFile:
         return "; ".join(new) or f"{gone} that it has signed are gone"
 
     def require_signed(self) -> None:
-        """Refuse a file that some have signed, and not all as it is now.
-
-        Raises
-        ------
-        InputError
-            Naming who must sign, and the lines that changed.
-        """
+        """Refuse a file that some have signed, and not all as it is now."""
         if self.signatures and (faults := self.faults()):
             raise InputError(
                 f"{self.path.name} is not signed by all as it is: {'; '.join(faults)}. Each of them: ksdp party "
@@ -159,13 +153,7 @@ class ProtocolFile:
             )
 
     def sign(self, name: str, key: Ed25519PrivateKey) -> None:
-        """Write this party's signature of the lines as they are into the file; the others' stay.
-
-        Raises
-        ------
-        InputError
-            If the file does not name this key for the party.
-        """
+        """Write this party's signature of the lines as they are into the file; the others' stay."""
         named = self.keys.get(name)
         if named is None or named.public_bytes_raw() != key.public_key().public_bytes_raw():
             raise InputError(f"{self.path.name} does not name this key for {name}.")
@@ -182,13 +170,7 @@ class ProtocolFile:
         return stated
 
     def join(self, name: str, address: str, key: Ed25519PublicKey, *, server: bool) -> None:
-        """Write a party, or the server, into the file.
-
-        Raises
-        ------
-        InputError
-            If the name or the address cannot be used, or the name is in the file.
-        """
+        """Write a party, or the server, into the file."""
         Address.parse(address)
         entry = {"name": name, "address": address, "key": key.public_bytes_raw().hex()}
         validated(PartySpec, entry, "party")
@@ -199,13 +181,7 @@ class ProtocolFile:
         self.write(self.signatures, [("[server]" if server else "[[parties]]", entry)])
 
     def merge(self, copies: Sequence[ProtocolFile]) -> None:
-        """Take parties and signatures from copies of this file, whose other lines must be the same.
-
-        Raises
-        ------
-        InputError
-            Naming the first line of a copy that differs.
-        """
+        """Take parties and signatures from copies of this file, whose other lines must be the same."""
         entries, signatures = self._entries(), {one.name: one for one in self.signatures}
         added: list[tuple[str, dict[str, str]]] = []
         for copy in copies:
@@ -251,13 +227,7 @@ class ProtocolFile:
 
 
 def read_protocol_file(path: Path) -> ProtocolFile:
-    """Read a protocol file, or the draft of one.
-
-    Raises
-    ------
-    SpecError
-        If it is no TOML, or its signatures cannot be read or do not stand last.
-    """
+    """Read a protocol file, or the draft of one."""
     tables = read_toml(path, "the protocol file")
     listed = tables.pop("signatures", [])
     whole = read_bounded(path, LARGEST_TOML).decode("utf-8")
@@ -278,13 +248,7 @@ def read_protocol_file(path: Path) -> ProtocolFile:
 
 
 def require_typed(typed: str, file: ProtocolFile) -> None:
-    """Refuse a fingerprint that is not the file's; the right one is not shown.
-
-    Parameters
-    ----------
-    typed : str
-        As a person typed it: letters of any size, with dashes, spaces or neither.
-    """
+    """Refuse a fingerprint that is not the file's; the right one is not shown."""
     if re.sub(r"[\s-]", "", typed).lower() != file.content[:_DIGITS]:
         raise InputError(
             f"what was typed is not the fingerprint of {file.path.name} ({_DIGITS} hex digits). Ask again by "
@@ -293,13 +257,7 @@ def require_typed(typed: str, file: ProtocolFile) -> None:
 
 
 def file_below(base: Path, named: str, key: str) -> Path:
-    """A file that a protocol file names, which must be in its own folder or below.
-
-    Raises
-    ------
-    SpecError
-        If it is elsewhere.
-    """
+    """A file that a protocol file names, which must be in its own folder or below."""
     path = (base / named).resolve()
     if not path.is_relative_to(base.resolve()):
         raise SpecError(
@@ -316,13 +274,7 @@ def public_key(base: Path, text: str) -> Ed25519PublicKey:
 
 
 def features_hash(names: Sequence[str]) -> str:
-    """`sha256:` of feature names in their order, a line feed after each.
-
-    Examples
-    --------
-    >>> features_hash(["a", "b"]) == features_hash(["b", "a"])
-    False
-    """
+    """`sha256:` of feature names in their order, a line feed after each."""
     return "sha256:" + hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
 
 
@@ -384,13 +336,7 @@ class Run:
 
 
 def read_run(path: Path, *, stated: bool = True) -> Run:
-    """Read and check a protocol file, with the keys and the vocabulary that it names.
-
-    Parameters
-    ----------
-    stated : bool
-        Whether it must say right who learns what, if it says that.
-    """
+    """Read and check a protocol file, with the keys and the vocabulary that it names."""
     file = read_protocol_file(path)
     if "pem" in file.tables:
         raise SpecError(f"{path.name} is of a run of PEM: `ksdp pem {path.name} --me NAME --key NAME.key`.")
@@ -435,20 +381,7 @@ def _features(spec: RunSpec, base: Path) -> tuple[int, str, tuple[str, ...] | No
 
 
 def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequence[str]) -> str:
-    """A protocol file for the mechanism of a spec: noise, where there is any, as only runs draw it.
-
-    Parameters
-    ----------
-    features : mapping
-        `hash`, `count` and `rows`.
-    parties : sequence of str
-        NAME@HOST:PORT each; keys are expected in NAME.pub beside the file.
-
-    Raises
-    ------
-    InputError
-        If parties cannot run the mechanism, or they are not so written.
-    """
+    """A protocol file for the mechanism of a spec: noise, where there is any, as only runs draw it."""
     mechanism = mechanism_of(spec.mechanism)
     check_program(mechanism)
     table = {"name": mechanism.name, **spec.mechanism.parameters}

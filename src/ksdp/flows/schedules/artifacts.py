@@ -18,13 +18,7 @@ from ksdp.storage.store import Store
 async def publish_run(
     store: Store, schedule: Schedule, run: ScheduledRun, summary: Summary | None, drift: Drift | None
 ) -> None:
-    """Create the artifacts of a run.
-
-    Parameters
-    ----------
-    summary : Summary, optional
-        Of the audit; None where there was none.
-    """
+    """Create the artifacts of a run."""
     key = f"schedule-{schedule.name}"
     if run.verdicts:
         await acreate_table_artifact(

@@ -96,15 +96,7 @@ class DueAudit:
 
 
 def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None = None) -> str:
-    """Hash of what a verdict depends on besides the documents, the seed and the level.
-
-    Parameters
-    ----------
-    columns : str, optional
-        What the files hold that say which columns there are (`columns_digest`), where the spec names some.
-    appetite : Appetite, optional
-        What audits are held to: by another one, everything is due.
-    """
+    """Hash of what a verdict depends on besides the documents, the seed and the level."""
     tables = spec.model_dump(mode="json", exclude={"seed", "store", *SAID_ALONE})
     for section, key in (
         ("corpus", "path"),
@@ -217,21 +209,7 @@ async def scheduled_audit(
     retry_delay_seconds: float = 60.0,
     timeout_seconds: float | None = None,
 ) -> State[Any]:
-    """Audit what has changed since the last run of a schedule.
-
-    Parameters
-    ----------
-    store, schedule : str
-        Folder of the store, name of the schedule.
-    full : bool
-        Audit every document, changed or not.
-    retries : int
-        Further attempts after a failure.
-    retry_delay_seconds : float
-        Before the first of them; doubled each time.
-    timeout_seconds : float, optional
-        What an attempt may take.
-    """
+    """Audit what has changed since the last run of a schedule."""
     _die_with_server()
     opened, began = Store.open(Path(store), create=False), time.monotonic()
     read, context = read_schedule(opened, schedule), FlowRunContext.get()

@@ -147,19 +147,7 @@ def serve(
     ready: Path | None = None,
     json_log: bool = False,
 ) -> None:
-    """Run the schedules of a store until SIGTERM or SIGINT.
-
-    Parameters
-    ----------
-    store : Path
-        Made where there is none.
-    metrics_port : int, optional
-        Where Prometheus finds metrics; nowhere by default.
-    ready : Path, optional
-        Written with the address of Prefect's pages once everything is up.
-    json_log : bool
-        The line of a run that has ended is a JSON object.
-    """
+    """Run the schedules of a store until SIGTERM or SIGINT."""
     opened = Store.open(store)
     with contextlib.ExitStack() as stack:
         busy = f"`ksdp serve` is running already for {opened.root}."

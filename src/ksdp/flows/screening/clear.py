@@ -316,25 +316,6 @@ def clear(
     signed if the audit's databases were drawn from just these documents, or if its proof holds for every part of
     the corpus. Otherwise the list is audited by itself (`ksdp.flows.screening.screen.screen`), since documents
     that are left out may have hidden the others. Where no list is left all of which holds, nothing is signed.
-
-    Parameters
-    ----------
-    store : Path
-        Folder of the store.
-    audit : str
-        Id of the audit that people decided about.
-    signing : Signing
-        Who signs, where the clearance goes, and for how long it holds.
-
-    Returns
-    -------
-    ScreenSummary
-        As `screens/<id>.json` holds it.
-
-    Raises
-    ------
-    InputError
-        If nothing may be listed.
     """
     started = time.monotonic()
     signing.check()
@@ -573,22 +554,7 @@ def verify(
     spec: Spec | None = None,
     base: Path | None = None,
 ) -> dict[str, Any]:
-    """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism.
-
-    Parameters
-    ----------
-    now : datetime
-        With a time zone.
-    public_key : Ed25519PublicKey, optional
-        The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
-    base : Path, optional
-        Folder that the spec's paths are relative to; the present one by default.
-
-    Returns
-    -------
-    dict
-        Who signed, what was checked, and how many documents of the corpus are allowed.
-    """
+    """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism."""
     if spec is None:
         verified, ids = verify_clearance(path, now=now, public_key=public_key), None
     else:
@@ -639,23 +605,7 @@ def verify(
 def verify_log(
     path: Path, clearances: Sequence[Path] = (), public_key: Ed25519PublicKey | None = None
 ) -> dict[str, Any]:
-    """Check the hash chain of a review log, and that it holds the entry that each clearance was signed over.
-
-    Parameters
-    ----------
-    path : Path
-        A store, or a log file.
-    clearances : sequence of Path
-        Made from decisions of this store. Expired ones bear witness too.
-    public_key : Ed25519PublicKey, optional
-        That signed them.
-
-    Returns
-    -------
-    dict
-        `whole`; `entries` that are good; the `head` they end in; the first `broken` entry and the `reason`; bytes
-        that are `torn`; `anchors` that were compared.
-    """
+    """Check the hash chain of a review log, and that it holds the entry that each clearance was signed over."""
     if path.is_dir():
         path = Store.open(path, create=False).root
     elif not path.is_file():

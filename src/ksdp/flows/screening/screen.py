@@ -72,11 +72,6 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
     Each round audits exactly the listed documents, on fresh runs and at half of the level of the one before. What
     is neither clear there nor accepted by people is left out, and as many again of those that are clear by the
     weakest evidence, since the documents that are left out had hidden these. The rest is the next round's list.
-
-    Parameters
-    ----------
-    rounds : int
-        The most audits of the list. Where they run out, nothing is proved.
     """
     plan, summary, verdicts, listed = proposal.plan, proposal.summary, proposal.verdicts, proposal.listed
     given = GivenSpec(plan.spec, proposal.question, list_attempt(summary.audit))

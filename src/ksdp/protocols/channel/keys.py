@@ -128,24 +128,7 @@ class AgreementKey:
         """32 bytes, for everybody."""
 
     def derive(self, purpose: str, session: bytes, own: str, peer: str, peer_public: bytes) -> bytes:
-        """The key of a purpose with a peer; both ends get the same.
-
-        Parameters
-        ----------
-        purpose : str
-            What it is for; directions and protocols take different ones.
-        session : bytes
-            Hash of all that was agreed.
-        own, peer : str
-            Names of the two ends.
-        peer_public : bytes
-            The peer's public half.
-
-        Raises
-        ------
-        ProtocolError
-            If the peer's half is no X25519 key, of small order, or our own.
-        """
+        """The key of a purpose with a peer; both ends get the same."""
         if peer_public == self.public:
             raise ProtocolError(f"{peer} sent our own key back.")
         try:

@@ -83,13 +83,7 @@ class Machine(ABC):
 
 
 def one_each(messages: Iterable[_Message], allowed: Container[str], what: str) -> dict[str, _Message]:
-    """Messages by sender, sorted; at most one each, from nobody but `allowed`.
-
-    Raises
-    ------
-    ProtocolError
-        If a sender is a stranger or sent two.
-    """
+    """Messages by sender, sorted; at most one each, from nobody but `allowed`."""
     by_sender: dict[str, _Message] = {}
     for message in messages:
         if message.sender not in allowed:
@@ -114,18 +108,7 @@ def read_from(peer: str, read: Callable[[bytes], _Read], body: bytes) -> _Read:
 
 
 def agreed(said: Mapping[str, _Read], what: str, same: Callable[[_Read, _Read], bool] = operator.eq) -> _Read:
-    """What all say, as the first by name says it.
-
-    Parameters
-    ----------
-    what : str
-        What they do that say something else, such as `hold different results`.
-
-    Raises
-    ------
-    ProtocolError
-        If they do not say the same: who against whom, the fewest first.
-    """
+    """What all say, as the first by name says it."""
     sides: list[list[str]] = []
     for name in sorted(said):
         side = next((side for side in sides if same(said[side[0]], said[name])), None)
@@ -173,27 +156,7 @@ class RoundEngine:
         return (yield from self.exchange(kind, dict.fromkeys(self.others, body)))
 
     def exchange(self, kind: str, bodies: Bodies, due: Collection[str] | None = None) -> Rounds[dict[str, bytes]]:
-        """Tell each its own, nothing where nothing is named.
-
-        Parameters
-        ----------
-        kind : str
-            Of the round; the same at all nodes.
-        bodies : mapping from name to bytes
-            By receiver.
-        due : collection of str, optional
-            From whom something must come, nothing from anybody else; from everybody anything unless given.
-
-        Returns
-        -------
-        dict
-            What those sent that are `due`.
-
-        Raises
-        ------
-        ProtocolError
-            If somebody is at another step, says nothing, or speaks out of turn.
-        """
+        """Tell each its own, nothing where nothing is named."""
         head = kind.encode(), pack_number(self._number)
         messages = {peer: pack("round", *head, bodies.get(peer, b"")) for peer in self.others}
         arrived = yield Round(self._number, kind, messages)
@@ -222,13 +185,7 @@ class RoundEngine:
 
 
 def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Message]:
-    """What arrived, if each message names the node that it came from.
-
-    Raises
-    ------
-    ProtocolError
-        If one names another, or cannot be read.
-    """
+    """What arrived, if each message names the node that it came from."""
     messages = {peer: read_from(peer, read, body) for peer, body in arrived.items()}
     for peer, message in messages.items():
         if message.sender != peer:
@@ -239,25 +196,7 @@ def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Me
 def play_together(
     nodes: Mapping[str, Rounds[_Result]], watch: Callable[[Mapping[str, Round]], None]
 ) -> dict[str, _Result]:
-    """Run all nodes in this process and carry their messages.
-
-    Parameters
-    ----------
-    nodes : mapping
-        The sides of one run, by node.
-    watch : callable
-        Sees what every node sends in a round, by sender.
-
-    Returns
-    -------
-    dict
-        The result of every node.
-
-    Raises
-    ------
-    ProtocolError
-        If some nodes are done while others are not.
-    """
+    """Run all nodes in this process and carry their messages."""
     results = list[_Result]()
     rounds = {name: next(node) for name, node in nodes.items()}
     while rounds:

@@ -22,22 +22,7 @@ MAX_FIELDS = 65_536
 
 
 def pack(label: str, *fields: bytes | memoryview) -> bytes:
-    """The label and the fields as bytes.
-
-    Parameters
-    ----------
-    label : str
-        What kind of thing this is; bytes of one kind are never those of another.
-    *fields : bytes or memoryview
-        In the order in which `unpack` gives them back.
-
-    Examples
-    --------
-    >>> pack("sum", b"ab") == pack("sum", b"a", b"b")
-    False
-    >>> unpack("sum", pack("sum", b"a", b""))
-    (b'a', b'')
-    """
+    """The label and the fields as bytes."""
     if len(fields) > MAX_FIELDS:
         raise ProtocolError(f"A message may have {MAX_FIELDS} fields; got {len(fields)}.")
     parts: list[bytes | memoryview] = [_MAGIC, len(fields).to_bytes(_COUNT, "big")]
@@ -47,22 +32,7 @@ def pack(label: str, *fields: bytes | memoryview) -> bytes:
 
 
 def unpack(label: str, data: bytes | memoryview, count: int | None = None) -> tuple[bytes, ...]:
-    """The fields of bytes that `pack` wrote under this label.
-
-    Parameters
-    ----------
-    label : str
-        The one it was packed with.
-    data : bytes or memoryview
-        What arrived.
-    count : int, optional
-        Number of fields; any number unless given.
-
-    Raises
-    ------
-    ProtocolError
-        If anything is missing, left over, or of another kind.
-    """
+    """The fields of bytes that `pack` wrote under this label."""
     view = memoryview(data)
     at = len(_MAGIC) + _COUNT
     if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < at:
@@ -131,26 +101,13 @@ _MOST_AXES = 8
 
 
 def pack_array(array: Floats) -> bytes:
-    """Shape and entries, as float64.
-
-    Examples
-    --------
-    >>> unpack_array(pack_array(np.eye(2)))
-    array([[1., 0.],
-           [0., 1.]])
-    """
+    """Shape and entries, as float64."""
     reals = np.asarray(array, dtype="<f8", order="C")
     return pack("array", reals.tobytes(), *(pack_number(size) for size in reals.shape))
 
 
 def unpack_array(data: bytes) -> Floats:
-    """What `pack_array` wrote.
-
-    Raises
-    ------
-    ProtocolError
-        If it is something else, or an entry is not finite.
-    """
+    """What `pack_array` wrote."""
     fields = unpack("array", data)
     shape = tuple(number_of(field) for field in fields[1:])
     if not fields or len(shape) > _MOST_AXES or 8 * math.prod(shape) != len(fields[0]):

@@ -84,20 +84,7 @@ class Resume:
 
 
 async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
-    """The next frame.
-
-    Parameters
-    ----------
-    limit : int
-        Most bytes of a `DATA` payload; checked before any of it is read.
-
-    Raises
-    ------
-    ProtocolError
-        If it is no frame, or too long.
-    asyncio.IncompleteReadError
-        If the stream ends.
-    """
+    """The next frame."""
     magic, kind, number, received, length = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     try:
         known = Kind(kind) if magic == _MAGIC else None
@@ -304,13 +291,7 @@ class Link:
             self.failed.set_result(LinkError(message, self.peer, word))
 
     async def send(self, payload: bytes) -> None:
-        """Hand over one message; it is kept until the peer has it.
-
-        Raises
-        ------
-        LinkError
-            If there is no way on.
-        """
+        """Hand over one message; it is kept until the peer has it."""
         self._check()
         frame = Frame(Kind.DATA, self._next, self._received, payload)
         self._next += 1
@@ -318,18 +299,7 @@ class Link:
         await self._write(frame)
 
     async def receive(self, within: float | None = None) -> bytes:
-        """The next message.
-
-        Parameters
-        ----------
-        within : float, optional
-            Seconds to wait; as `LinkTimes` says unless given.
-
-        Raises
-        ------
-        LinkError
-            If there is no way on, or it does not come in time.
-        """
+        """The next message."""
         self._check()
         seconds = self._times.message if within is None else within
         waiting = self._loop.create_task(self._inbox.get())

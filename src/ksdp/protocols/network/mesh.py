@@ -269,13 +269,7 @@ class Mesh:
                 here.cancel()
 
     async def exchange(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Send each peer its message and return what each sends in turn; nothing of one that is lost and may be.
-
-        Raises
-        ------
-        LinkError
-            If there is no way on with one of the others.
-        """
+        """Send each peer its message and return the answers; a peer that may be lost is left out."""
         tasks = {name: asyncio.create_task(self._swap(name, body)) for name, body in messages.items()}
         try:
             await asyncio.gather(*tasks.values())
@@ -323,24 +317,7 @@ _Outcome = TypeVar("_Outcome")
 
 
 async def run_over_mesh(rounds: Rounds[_Outcome], mesh: Mesh, *, present: float, note: Note) -> _Outcome:
-    """Wait for the others, run, part.
-
-    Parameters
-    ----------
-    rounds : Rounds
-        The protocol.
-    mesh : Mesh
-        Open.
-    present : float
-        Seconds to wait for the others.
-
-    Raises
-    ------
-    ProtocolError
-        If anybody disappears, deviates or ends the run; the others are told, and nobody has a result.
-    InputError
-        If this party's own input is refused on the way; the others are told that much.
-    """
+    """Wait for the others, run, part."""
     note(what="waiting", peers=sorted(mesh.links))
     await mesh.join(present)
     note(what="all present")

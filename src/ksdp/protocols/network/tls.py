@@ -83,17 +83,7 @@ def _certificate(
 def make_credentials(
     identity: Ed25519PrivateKey, peers: Mapping[str, Ed25519PublicKey], *, now: datetime
 ) -> Credentials:
-    """Contexts for one run.
-
-    Parameters
-    ----------
-    identity : Ed25519PrivateKey
-        This party's.
-    peers : mapping from name to public key
-        The only ones who are accepted.
-    now : datetime
-        With a time zone.
-    """
+    """Contexts for one run."""
     leaf = Ed25519PrivateKey.generate()
     mine = _label(identity.public_key())
     shown = _certificate(f"leaf of {mine}", leaf.public_key(), mine, identity, now, authority=False)
@@ -130,13 +120,7 @@ def _context(kind: int, accepted: str, chain: Path, password: bytes) -> ssl.SSLC
 
 
 def peer_of(connection: ssl.SSLObject, peers: Mapping[str, Ed25519PublicKey]) -> str:
-    """Who is at the other end, from the leaf it has shown and proved to hold.
-
-    Raises
-    ------
-    ProtocolError
-        If the leaf is not signed by the identity that it names, or by nobody who takes part.
-    """
+    """Who is at the other end, from the leaf it has shown and proved to hold."""
     shown = connection.getpeercert(binary_form=True)
     if shown is None or connection.version() != "TLSv1.3":
         raise ProtocolError("The other end did not identify itself.")

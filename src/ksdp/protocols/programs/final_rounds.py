@@ -220,22 +220,7 @@ def final_rounds(
     random_bytes: RandomBytes = os_random,
     noise: NoiseSource = vetted_noise,
 ) -> Rounds[RunOutcome]:
-    """One party's side of a run.
-
-    Parameters
-    ----------
-    matrix : canonical CSR, shape (n, d)
-        Its rows.
-    noise : callable
-        Source of noise, where the mechanism has some; the vetted sampler unless a test injects another.
-
-    Raises
-    ------
-    InputError
-        If the party's numbers are out of bounds.
-    ProtocolError
-        If anybody deviates, or the iterations were too few for this data.
-    """
+    """One party's side of a run."""
     assert terms.shares is not None
     opened = yield from open_run(terms, name, statement, random_bytes)
     engine = opened.engine

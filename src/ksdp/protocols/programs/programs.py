@@ -75,37 +75,7 @@ def check_nmf(mechanism: PDNMF) -> None:
 
 
 def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
-    """One party of `PDNMF`.
-
-    Parameters
-    ----------
-    matrix : canonical CSR, shape (n, d)
-        This party's rows; non-negative.
-
-    Returns
-    -------
-    PartyProgram
-        Ends with `T`, `numerators`, `denominators` (those of the last sweep) and `sweeps`, and the party's own
-        `W`, shape (n, k).
-
-    Raises
-    ------
-    SpecError
-        If the mechanism needs more than sums (`check_nmf`), or the party is too small for the start.
-
-    Examples
-    --------
-    >>> from ksdp.audit.mechanisms.party_side import drive
-    >>> rows = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
-    >>> mechanism = PDNMF(rank=2, sweeps=50)
-    >>> one, other = drive([nmf_program(mechanism, rows[:1]), nmf_program(mechanism, rows[1:])])
-    >>> one.public["T"].round(3)
-    array([[0.5, 0.5, 0. ],
-           [0. , 0. , 1. ]])
-    >>> other.own["W"].round(1)
-    array([[4., 0.],
-           [0., 3.]])
-    """
+    """One party of `PDNMF`."""
     check_nmf(mechanism)
     penalties, tolerance = mechanism.penalties, mechanism.tolerance
     start = random_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed)
@@ -207,37 +177,10 @@ def check_svd(mechanism: PDSVD) -> None:
 def svd_program(mechanism: PDSVD, matrix: sp.csr_array) -> PartyProgram:
     """One party of `PDSVD`, `SigmaSVD` or `PDPCA`.
 
-    Parameters
-    ----------
-    mechanism : PDSVD
-        Public, the same at every party; its `solver` must be `power`.
-    matrix : canonical CSR, shape (n, d)
-        This party's rows.
-
-    Returns
-    -------
-    PartyProgram
-        Ends with what the mechanism announces: `V`, `iterations`, `sigma` where it is revealed, `mean`.
-
-    Raises
-    ------
-    SpecError
-        If `solver` is another, or `rank` is not below the number of features.
-
     Notes
     -----
     A vector that X^T X maps to zero has no direction: NormedSecSum refuses it and the run ends, where the ideal
     functionality puts the start in its place.
-
-    Examples
-    --------
-    >>> from ksdp.audit.mechanisms.party_side import drive
-    >>> rows = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
-    >>> mechanism = PDSVD(rank=2, solver="power")
-    >>> one, other = drive([svd_program(mechanism, rows[:1]), svd_program(mechanism, rows[1:])])
-    >>> np.abs(one.public["V"]).round(3)
-    array([[1., 0., 0.],
-           [0., 1., 0.]])
     """
     check_svd(mechanism)
     features = matrix.shape[1]
@@ -338,14 +281,7 @@ class Precision:
 
     @classmethod
     def widest(cls, mechanism: Mechanism, fraction_bits: int, parties: int) -> Precision:
-        """With the largest power of two as bound of which no sum can wrap; less where sums are normed or noisy.
-
-        Examples
-        --------
-        >>> from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-        >>> Precision.widest(PDNMF(), 31, parties=3).bound == 2.0**29
-        True
-        """
+        """With the largest power of two as bound of which no sum can wrap; less where sums are normed or noisy."""
         bits = 20 if uses_shares(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
         return cls(fraction_bits, min(2.0**bits, LARGEST) if is_noisy(mechanism) else 2.0**bits)
 

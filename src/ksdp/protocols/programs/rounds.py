@@ -73,22 +73,7 @@ class Noised:
 
 
 def noised(share: Floats, deviation: float, bound: float, source: NoiseSource) -> Noised:
-    """Round a share to the grid and add noise to it, in whole numbers.
-
-    Parameters
-    ----------
-    deviation : float
-        Of the noise, per entry; 0 adds none.
-    bound : float
-        Of the share, of the noise, and of both together; at most 2^22.
-
-    Raises
-    ------
-    InputError
-        If something is larger, or not finite.
-    SpecError
-        If the deviation is too small for the grid.
-    """
+    """Round a share to the grid and add noise to it, in whole numbers."""
     array = np.asarray(share, dtype=np.float64)
     _check(array, bound, f"A share has an entry that is not finite, or larger than {bound:g}")
     drawn = source(array.shape, deviation)
@@ -137,13 +122,7 @@ class RunOutcome:
 
 
 def greet(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomBytes) -> Rounds[dict[str, bytes]]:
-    """Greet all others: everybody's nonce.
-
-    Raises
-    ------
-    DifferentTerms
-        If anybody means another run, or has another software.
-    """
+    """Greet all others: everybody's nonce."""
     own = Greeting(terms, random_bytes(NONCE_BYTES))
     nonces = {engine.name: own.nonce}
     for peer, body in (yield from engine.everybody("greeting", own.to_bytes())).items():
@@ -167,13 +146,7 @@ def compare(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomB
 
 
 def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: RandomBytes) -> Rounds[OpenedRun]:
-    """Greeting and statements.
-
-    Raises
-    ------
-    ProtocolError
-        If anybody means another run, or states what is not its to state.
-    """
+    """Greeting and statements."""
     engine = RoundEngine(name, terms.others(name))
     nonces = yield from greet(engine, terms.terms, random_bytes)
     statements = {name: statement}
@@ -189,18 +162,7 @@ def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: Ran
 def agree_on_result(
     engine: RoundEngine, session: bytes, public: Mapping[str, NDArray[Any]], sizes: tuple[int, ...] = ()
 ) -> Rounds[str]:
-    """The last round: nobody has a result unless all have the same, and were told the same sizes.
-
-    Returns
-    -------
-    str
-        SHA-256 of the public result.
-
-    Raises
-    ------
-    ProtocolError
-        If anybody has another.
-    """
+    """The last round: nobody has a result unless all have the same, and were told the same sizes."""
     digest = _digest(public, session, sizes)
     for peer, body in (yield from engine.everybody("result", digest)).items():
         if body != digest:
@@ -276,13 +238,7 @@ class ProgramRounds:
         self._sizes: tuple[int, ...] = ()
 
     def play(self, program: PartyProgram) -> Rounds[RunOutcome]:
-        """Answer all requests, then agree on the result.
-
-        Raises
-        ------
-        InputError
-            If a share, with or without its noise, is out of bounds.
-        """
+        """Answer all requests, then agree on the result."""
         yield from self._begin()
         result = yield from answered(program, self._counted)
         public = {name: np.asarray(array, dtype=np.float64) for name, array in result.public.items()}
@@ -422,24 +378,7 @@ def party_rounds(
     random_bytes: RandomBytes = os_random,
     noise: NoiseSource = vetted_noise,
 ) -> Rounds[RunOutcome]:
-    """One party's side of a run.
-
-    Parameters
-    ----------
-    terms : RunTerms
-        The same at every node.
-    program : PartyProgram
-        Its side of the algorithm (`programs.party_program`); not begun before the terms are known to be the same.
-    statement : Statement
-        On what grounds it takes part.
-    noise : callable
-        Source of noise, where the mechanism has some; the vetted sampler unless a test injects another.
-
-    Raises
-    ------
-    InputError
-        If a share is out of bounds.
-    """
+    """One party's side of a run."""
     opened = yield from open_run(terms, name, statement, random_bytes)
     sums = SumRounds(opened.sums, terms.precision.coding(terms.parties), opened.engine, identity, random_bytes)
     yield from sums.begin()
@@ -447,15 +386,7 @@ def party_rounds(
 
 
 def largest_message(terms: RunTerms, entries: int) -> int:
-    """No message of a run has more bytes.
-
-    Parameters
-    ----------
-    terms : RunTerms
-        Of the run.
-    entries : int
-        Of the largest sum (`programs.sum_entries`).
-    """
+    """No message of a run has more bytes."""
     plain: int = 8 * entries + 256 * terms.parties + (1 << 16)
     if terms.server is not None:
         # Packed ciphertexts have up to three times the bytes; a list of all names goes to the server n times.
@@ -469,15 +400,7 @@ def largest_message(terms: RunTerms, entries: int) -> int:
 def server_rounds(
     terms: RunTerms, *, random_bytes: RandomBytes = os_random, noise: NoiseSource = vetted_noise
 ) -> Rounds[RunOutcome]:
-    """The server's side of a run.
-
-    Parameters
-    ----------
-    terms : RunTerms
-        The same at every node; with a server.
-    noise : callable
-        Source of the server's own noise; the vetted sampler unless a test injects another.
-    """
+    """The server's side of a run."""
     assert terms.server is not None
     opened = yield from open_run(terms, terms.server.name, COLLECTS, random_bytes)
     engine, session = opened.engine, opened.sums.session

@@ -192,13 +192,7 @@ class Greeting:
         return cls(terms, nonce, plain)
 
     def check(self, terms: Mapping[str, Any], sender: str) -> None:
-        """Refuse a node that means something else, or has another software.
-
-        Raises
-        ------
-        DifferentTerms
-            Naming what differs, and what mends it.
-        """
+        """Refuse a node that means something else, or has another software."""
         ours = version("ksdp")
         if self.software != ours:
             raise DifferentTerms(f"{sender} has ksdp {self.software}, this is {ours}: install the same at both.")

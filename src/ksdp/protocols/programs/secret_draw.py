@@ -29,22 +29,7 @@ _BYTES = 8
 
 
 def secret_draw(identity: Ed25519PrivateKey, units: Iterable[str], share: float) -> NDArray[np.bool_]:
-    """Whether each unit enters, shape (n_units,): independently of all others, each with probability `share`.
-
-    Parameters
-    ----------
-    identity : Ed25519PrivateKey
-        The party's own; who has it knows the draw.
-    units : iterable of str
-        Ids of the documents, or the groups that they belong to, which enter as a whole.
-    share : float in (0, 1)
-
-    Examples
-    --------
-    >>> key = Ed25519PrivateKey.from_private_bytes(bytes(32))
-    >>> int(secret_draw(key, map(str, range(1000)), 0.25).sum())
-    266
-    """
+    """Whether each unit enters, shape (n_units,): independently of all others, each with probability `share`."""
     key = HKDF(SHA256(), 32, salt=None, info=b"ksdp-secret-draw-1").derive(identity.private_bytes_raw())
     below = round(share * 2 ** (8 * _BYTES))
     return np.array([_number(key, unit) < below for unit in units], dtype=np.bool_)

@@ -131,11 +131,6 @@ def share_terms(
     """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 28 to 56 iterations.
 
     Topics and norms have no vectors and no iterations of their own.
-
-    Raises
-    ------
-    InputError
-        If there are too few parties, or it is not said which three of more compute; if a number does not fit.
     """
     final, mechanism = opens_final(mechanism), exact_part(mechanism)
     if len(names) < COMPUTING:
@@ -178,13 +173,7 @@ def enough_rounds(rank: int) -> int:
 
 
 def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:
-    """Refuse regularisers, or a rank, with which numbers on shares would not fit.
-
-    Parameters
-    ----------
-    largest : float
-        What the squares of all parties' entries may add up to.
-    """
+    """Refuse regularisers, or a rank, with which numbers on shares would not fit."""
     mechanism = exact_part(mechanism)
     if isinstance(mechanism, PDNMF) and opens_final(mechanism):
         sizes_of(mechanism.rank, features, mechanism.penalties, largest)

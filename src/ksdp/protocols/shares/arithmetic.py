@@ -67,13 +67,7 @@ class PairedBits:
         self.after, self.before = (me + 1) % COMPUTING, (me + 2) % COMPUTING
 
     async def negative(self, parts: Pair) -> Pair:
-        """The highest bit of A_0 + A_1 + A_2 modulo 2^64, in words of that one bit.
-
-        Parameters
-        ----------
-        parts
-            A_m of the parties after this one.
-        """
+        """The highest bit of A_0 + A_1 + A_2 modulo 2^64, in words of that one bit."""
         one, other = parts
         # A_0 + A_1 + A_2 is their XOR and twice their majority; two parts know each product in it.
         carry = await self._reshared(one & other)
@@ -216,13 +210,7 @@ class SharedArithmetic:
         return found
 
     async def opened(self, share: Integers) -> Integers:
-        """What everybody learns, of a share of degree 1.
-
-        Raises
-        ------
-        ProtocolError
-            If the three shares are not those of one number: that does not say which of two is false.
-        """
+        """What everybody learns, of a share of degree 1."""
         return integers_of(await self._opened_words(words_of(share % PRIME)), share.shape)
 
     async def opened_product(self, share: Integers) -> Integers:

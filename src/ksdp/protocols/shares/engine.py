@@ -159,13 +159,7 @@ class ComputingParty:
         return self._task.result()
 
     def turn(self, arrived: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Take what arrived, compute until all waits, and say what is to be sent, by place.
-
-        Raises
-        ------
-        ProtocolError
-            If what arrived is not what a computing party sends.
-        """
+        """Take what arrived, compute until all waits, and say what is to be sent, by place."""
         with self._acting():
             try:
                 for peer, data in arrived.items():

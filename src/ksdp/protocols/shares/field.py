@@ -115,21 +115,7 @@ def masked(
     shift: int,
     offset: Words,
 ) -> tuple[Words, Words]:
-    """Numbers behind masks, and what is taken off again once they are opened and shifted.
-
-    Parameters
-    ----------
-    drawn : shape (2, n, 7)
-        Summands of the masks, one for each key.
-    zeros : shape (2, n, 7)
-        Summands of the sharings of zero.
-    factors : shape (2,)
-        Six times the share at this place of what a key draws.
-    place : int
-        1, 2 or 3.
-    offset : shape (7,)
-        Added, so that nothing is negative.
-    """
+    """Numbers behind masks, and what is taken off again once they are opened and shifted."""
     n = len(values)
     found, tops = np.empty((n, WORDS), dtype=np.uint32), np.empty((n, WORDS), dtype=np.uint32)
     sums = np.empty(WORDS, dtype=np.int64)
@@ -310,19 +296,7 @@ def residues_of_bytes(values: NDArray[np.uint8]) -> Residues:
 
 
 def modular_product(left: Residues, right: Integers) -> Integers:
-    """The matrix product modulo the prime, of a left factor as residues; stacks of matrices, as `numpy.matmul`.
-
-    Raises
-    ------
-    InputError
-        If the inner axis is longer than `MOST_INNER`.
-
-    Examples
-    --------
-    >>> one = np.array([[PRIME - 1, 2]], dtype=object)
-    >>> modular_product(left_residues(one), np.array([[3], [4]], dtype=object))
-    array([[5]], dtype=object)
-    """
+    """The matrix product modulo the prime, of a left factor as residues; stacks of matrices, as `numpy.matmul`."""
     inner, columns = right.shape[-2:]
     if inner > MOST_INNER:
         raise InputError(f"products on shares have at most {MOST_INNER} terms; got {inner}.")
@@ -373,13 +347,7 @@ def _carried(words: Columns, add: NDArray[np.int64]) -> Columns:
 
 
 def split(values: NDArray[np.int64], random_bytes: RandomBytes) -> list[bytes]:
-    """Shamir shares of degree 1 at places 1, 2 and 3: any two say all, one alone nothing.
-
-    Parameters
-    ----------
-    values : shape (n,)
-        Below 2^62 in absolute value.
-    """
+    """Shamir shares of degree 1 at places 1, 2 and 3: any two say all, one alone nothing."""
     words = _words(values)
     slope = np.frombuffer(random_bytes(BYTES * len(values)), dtype="<u4").reshape(-1, WORDS).T.astype(np.uint64)
     shares = []

@@ -104,11 +104,6 @@ async def leading(shares: SharedArithmetic, matrix: Integers, wanted: tuple[int,
 
     Half of I + sign(B - s I), s halving its way to where the trace says that as many eigenvalues are above as
     wanted; it stays there. Nobody learns the way.
-
-    Parameters
-    ----------
-    matrix : shares, shape (n, n)
-        Symmetric, positive, of trace at most 1; so the i-th eigenvalue is at most 1 / i.
     """
     size = len(matrix)
     ranks = np.array(wanted, dtype=object)
@@ -142,15 +137,7 @@ _OUT = 40
 
 
 async def mean_of(runtime: Any, entered: Integers, parties: int, largest: float) -> dict[str, NDArray[np.float64]]:
-    """One computing party's side.
-
-    Parameters
-    ----------
-    entered : shares, shape (features + 1,)
-        Column sums, then rows, at `SUM_BITS`.
-    largest : float
-        No column sum of all parties is larger.
-    """
+    """One computing party's side."""
     shares = SharedArithmetic(runtime)
     most = (parties * MOST_ROWS - 1).bit_length()
     inverse = await reciprocal(shares, entered[-1:] * (1 << (FRACTION - SUM_BITS - most)) % PRIME)
@@ -184,11 +171,6 @@ async def unit_rows(shares: SharedArithmetic, rows: Integers) -> Integers:
     S is a row, Q = <S, S> below 2^121. Comparisons of Q with powers of 4 give, on shares, the power of two t with
     which Q t^2 / 2^122 lies in [1/20, 11/40], where `inverse_root` has its accuracy whatever the length; then
     S t / sqrt(Q t^2) follows: to 2^-34, and what rounding of the entered numbers adds.
-
-    Parameters
-    ----------
-    rows : shares, shape (k, d)
-        At most 2^`NORM_BITS` long.
     """
     squares = (rows * rows).sum(axis=1) % PRIME
     fine, coarse = await shares.rounded(

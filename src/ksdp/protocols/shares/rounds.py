@@ -49,13 +49,7 @@ class ComputingSide:
     def blocks_of(
         self, blocks: Iterator[NDArray[np.int64]], entries: Mapping[str, list[int]]
     ) -> Rounds[dict[str, list[ShareBytes]] | None]:
-        """Share numbers block by block, and get shares of every party's; None where this party does not compute.
-
-        Parameters
-        ----------
-        entries : mapping from name to list of int
-            Of every party's blocks.
-        """
+        """Share numbers block by block, and get shares of all; None if this party does not compute."""
         received: dict[str, list[ShareBytes]] = {name: [] for name in entries}
         for number in range(max(map(len, entries.values()))):
             speak = {name: sizes[number] for name, sizes in entries.items() if number < len(sizes)}
@@ -66,13 +60,7 @@ class ComputingSide:
         return received if self.computes else None
 
     def normed(self, share: NDArray[np.float64], bound: float, parties: int) -> Rounds[NDArray[np.float64]]:
-        """Every row of the parties' sum divided by its length, as all learn it (`matrices.normed_rows`).
-
-        Raises
-        ------
-        InputError
-            If a row of the share is longer than the bound.
-        """
+        """Every row of the parties' sum divided by its length, as all learn it (`matrices.normed_rows`)."""
         if not np.linalg.norm(share, axis=1).max(initial=0.0) <= bound:
             raise InputError(f"a row of a share is longer than `precision.bound` ({bound:g}).")
         entered = np.rint(share.ravel() * (2.0**NORM_BITS / (parties * bound))).astype(np.int64)

@@ -35,11 +35,6 @@ def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
 
     With b = 3 / (2 (1 + l + l^2) x*), x*^2 = (1 + l + l^2) / 3 and a = b (1 + l + l^2) both ends go to a - b,
     and the maximum, at x*, is 1.
-
-    Examples
-    --------
-    >>> len(cubic_steps(2.0**-11))
-    13
     """
     steps, low = [], least
     while 1.0 - low > _CLOSE:
@@ -75,11 +70,6 @@ def growth_bits(steps: tuple[tuple[int, int], ...]) -> int:
     """2^this is no less than all steps multiply a number by, at 0, where they do so most.
 
     So much goes what was promised to be larger and is not: more than 1 / least.
-
-    Examples
-    --------
-    >>> growth_bits(quadratic_steps(2.0**-24)), growth_bits(cubic_steps(2.0**-11))
-    (30, 14)
     """
     return math.ceil(sum(math.log2(a / 2**COEFFICIENT_BITS) for a, _ in steps))
 

@@ -97,17 +97,7 @@ def _transposed(array: Integers) -> Integers:
 async def decompose(
     runtime: Any, moments: NDArray[np.float32], trace: int, task: Decomposition, noise: Integers | None = None
 ) -> OpenedSubspace | NDArray[np.float64]:
-    """One computing party's side: what is opened without noise, or V with it.
-
-    Parameters
-    ----------
-    moments : residues, shape (22, features, features)
-        Its share of S at `MOMENT_BITS` (`field.symmetric_residues`).
-    trace : int
-        Its share of the trace of S.
-    noise : shares, shape (rank, features), optional
-        What is added to V before it is opened, in steps of 2^-31.
-    """
+    """One computing party's side: what is opened without noise, or V with it."""
     shares = SharedArithmetic(runtime)
     scale = await reciprocal(shares, np.array([trace << (FRACTION - MOMENT_BITS)], dtype=object) % PRIME)
     basis = await _iterated(shares, moments, scale, task)
@@ -263,13 +253,7 @@ def _orthonormal(spans: NDArray[np.float64], task: Decomposition) -> NDArray[np.
 
 
 def vectors_of(opened: OpenedSubspace, task: Decomposition, largest: float) -> dict[str, NDArray[np.float64]]:
-    """`V` and, where it is revealed, `sigma`, from what was opened.
-
-    Parameters
-    ----------
-    largest : float
-        Sum of squares that is 2^`MOMENT_BITS` on shares.
-    """
+    """`V` and, where it is revealed, `sigma`, from what was opened."""
     basis = _orthonormal(opened.basis, task)
     start = start_block(task.start_seed, task.features, task.rank)
     if opened.moments is not None:

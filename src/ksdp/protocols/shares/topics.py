@@ -302,26 +302,7 @@ async def topics_of(
     pattern: SharedRows | None = None,
     noise: Integers | None = None,
 ) -> NDArray[np.float64]:
-    """One computing party's side: the topics that everybody learns, shape (k, d).
-
-    Raises
-    ------
-    NotProjected
-        If a threshold of the simplex was not reached; nothing else was opened.
-
-    Parameters
-    ----------
-    rows
-        X' at `ROW_BITS`.
-    start : shape (k, d)
-        Public.
-    models
-        The parties' own topics, weighted; T is first fitted to them for `before` sweeps.
-    pattern
-        1 for an entry that is observed, 0 where it is missing; without it all are observed.
-    noise : shares, shape (k, d)
-        What is added to T before it is opened, in steps of 2^-31.
-    """
+    """One computing party's side: the topics that everybody learns, shape (k, d)."""
     shares, sizes = SharedArithmetic(runtime), wanted.sizes
     topics = fixed(start / sizes.tau, KEPT)
     fits: list[_FullFit | _ObservedFit] = []

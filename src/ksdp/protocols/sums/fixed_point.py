@@ -80,13 +80,7 @@ class FixedPoint:
         return self.parties * 2.0 ** -(self.fraction_bits + 1)
 
     def encode(self, values: ArrayLike) -> NDArray[np.uint64]:
-        """Codes of one party's values, of the same shape.
-
-        Raises
-        ------
-        InputError
-            If a value is not finite or larger than `bound`.
-        """
+        """Codes of one party's values, of the same shape."""
         reals = np.asarray(values, dtype=np.float64, order="C")
         codes = np.empty(reals.shape, dtype="<u8")
         flat, out = reals.reshape(-1), codes.reshape(-1).view("<i8")
@@ -108,21 +102,7 @@ class FixedPoint:
         return codes
 
     def decode(self, total: NDArray[np.uint64], parties: int | None = None) -> NDArray[np.float64]:
-        """The reals that a sum of codes stands for, of the same shape.
-
-        Parameters
-        ----------
-        total : ndarray of uint64
-            Sum modulo 2^64.
-        parties : int, optional
-            How many values are in this sum; `self.parties` unless given.
-
-        Raises
-        ------
-        ProtocolError
-            If an entry is larger than so many values of size `bound` can be: somebody did not keep the bound, or
-            masks did not cancel.
-        """
+        """The reals that a sum of codes stands for, of the same shape."""
         signed = np.asarray(total, dtype="<u8", order="C").view("<i8")
         count = self.parties if parties is None else parties
         if not 0 <= count <= self.parties:

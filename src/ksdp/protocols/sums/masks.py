@@ -59,13 +59,7 @@ class Keystream:
         self._blocks = 0
 
     def take(self, number: int, entries: int) -> CipherContext:
-        """The cipher at the start of this number's stream; the number is used up.
-
-        Raises
-        ------
-        ProtocolError
-            If the number, or a later one, was used before, or the key has given all it may.
-        """
+        """The cipher at the start of this number's stream; the number is used up."""
         if not self._next <= number < 1 << 64:
             raise ProtocolError(f"Mask {number} was used before, or passed over; the next is {self._next}.")
         blocks = -(-entries * 8 // _BLOCK)
@@ -103,13 +97,7 @@ class PairwiseMasks:
         self._streams = [(Keystream(keys[peer]), 1 if own < peer else -1) for peer in sorted(keys)]
 
     def add_to(self, total: NDArray[np.uint64], number: int) -> None:
-        """Add this number's mask in place.
-
-        Raises
-        ------
-        ProtocolError
-            If the number was used before.
-        """
+        """Add this number's mask in place."""
         _add_streams(total, [(stream.take(number, total.size), sign) for stream, sign in self._streams])
 
 

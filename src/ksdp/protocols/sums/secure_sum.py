@@ -201,13 +201,7 @@ class SumParty(Machine):
             return sign_envelope(self._identity, self._terms.session, _HELLO, self.name, self._agreement.public)
 
     def begin(self, hellos: Iterable[Envelope]) -> None:
-        """Take everybody else's first message and agree on keys.
-
-        Raises
-        ------
-        ProtocolError
-            If one is missing, repeated, from a stranger, of another session, or not signed.
-        """
+        """Take everybody else's first message and agree on keys."""
         with self._step("begin", "contribute"):
             session = self._terms.session
             publics = {
@@ -223,22 +217,7 @@ class SumParty(Machine):
             self._agreement = None  # the secret half is not needed again
 
     def contribute(self, values: ArrayLike, coding: FixedPoint) -> Contribution:
-        """This party's masked vector, for everybody else; the sum's number is used up.
-
-        Parameters
-        ----------
-        values : array_like
-            Of any shape, the same at every party.
-        coding : FixedPoint
-            The same at every party; its `parties` must be the number of participants.
-
-        Raises
-        ------
-        InputError
-            If a value is out of bounds or the coding is for another number of parties; nothing was sent.
-        ProtocolError
-            If it is not the time to.
-        """
+        """This party's masked vector, for everybody else; the sum's number is used up."""
         with self._step("contribute", "combine"):
             assert self._masks is not None
             if coding.parties != len(self._terms.participants):
@@ -262,14 +241,7 @@ class SumParty(Machine):
             return contribution
 
     def combine(self, messages: Iterable[Contribution]) -> NDArray[np.float64]:
-        """The sum, from everybody else's vectors for it.
-
-        Raises
-        ------
-        ProtocolError
-            If one is missing, repeated, from a stranger, for another sum, of another shape or coding, or does not
-            carry its sender's tag; or if the sum is larger than the bounds allow.
-        """
+        """The sum, from everybody else's vectors for it."""
         with self._step("combine", "contribute"):
             assert self._own is not None
             own, coding = self._own
@@ -347,13 +319,7 @@ class SumRounds:
         self._party.begin(from_senders(hellos, Envelope.from_bytes))
 
     def total(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
-        """The sum of the parties' shares.
-
-        Raises
-        ------
-        InputError
-            If an entry is out of bounds.
-        """
+        """The sum of the parties' shares."""
         contribution = self._party.contribute(share, self._coding).to_bytes()
         said = pack("summed", self._heard, contribution)
         arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, said), self._peers)

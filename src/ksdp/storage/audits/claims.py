@@ -59,13 +59,7 @@ class StoredClaim:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> StoredClaim:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it is of another version, or a key is missing.
-        """
+        """What `to_json` gave."""
         from ksdp.audit.mechanisms.claims import ClaimFinding  # numerics, and most stores hold no claim
 
         if told.get("version") != VERSION:

@@ -55,18 +55,7 @@ def _lock(store: Store, audit: str) -> Path:
 
 
 def claimed(store: Store, audit: str, held: int | None = None) -> AbstractContextManager[int | None]:
-    """Be the one process that continues an audit, while the context lasts.
-
-    Parameters
-    ----------
-    held : int, optional
-        A descriptor of the lock that this process was started with: whoever started it holds it already.
-
-    Yields
-    ------
-    int or None
-        A descriptor of the lock, which another process can be started with; None where another has it.
-    """
+    """Be the one process that continues an audit, while the context lasts."""
     return startable_lock(_lock(store, audit), held)
 
 
@@ -82,16 +71,7 @@ def write_progress(store: Store, audit: str, progress: Mapping[str, Any]) -> Non
 
 
 def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
-    """The progress of an audit's continuation; None if none was started.
-
-    Returns
-    -------
-    dict or None
-        `state`: `starting`, `waiting` (for another audit in the store), `running`, `done`, `failed`, or
-        `interrupted` (its process was killed: what is stored is used again); `audit` (the new one, once it is
-        known), `documents` asked for, `with_runs`, `stage` with `units` of `total`, `runs` done of `all_runs`,
-        `started` and `changed` (UTC), `process` (who writes this) and `reason` of a failure.
-    """
+    """The progress of an audit's continuation; None if none was started."""
     progress = _read_progress(store, audit)
     if progress is None or progress.get("state") not in UNDER_WAY or is_locked(_lock(store, audit)):
         return progress

@@ -64,15 +64,7 @@ def keeps_values(summary: Summary) -> bool:
 
 
 def stored_place(store: Store, summary: Summary, document: str, place: int) -> tuple[StoredValues, int]:
-    """The last look that the document took part in, and its place there.
-
-    Parameters
-    ----------
-    document : str
-        Its id.
-    place : int
-        Its row in `verdicts.parquet`, from 0.
-    """
+    """The last look that the document took part in, and its place there."""
     first, *later = summary.provenance.stages
     row = _row(store, summary, document) if later else -1
     for stage in reversed(later):
@@ -98,28 +90,7 @@ def whole_values(audit: str, folder: Place, block: Block) -> Iterator[None]:
 def read_values_by_run(
     store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """What a document's tests read, at the last look that it had: which runs held it, and the values, run by run.
-
-    Parameters
-    ----------
-    document, place
-        As for `stored_place`.
-    statistics : sequence of str
-        Names, of `stored_statistics`; one at least.
-
-    Returns
-    -------
-    held : shape (n_runs,)
-    values : shape (n_statistics, n_runs)
-
-    Raises
-    ------
-    StoreError
-        If the audit does not keep them, or a block is absent: values are dropped by whoever wants the space, and
-        made again by the same audit.
-    DamagedFile
-        If a block is damaged.
-    """
+    """Return what a document's last look read: which runs held it, and the values, run by run."""
     if not keeps_values(summary):
         raise StoreError(
             f"audit {summary.audit!r} keeps no values of single runs (`store.values`); Python's "
@@ -199,15 +170,7 @@ def corpus_entries(folder: Path) -> int:
 
 
 def neighbours(folder: Path, document: str, count: int = 10) -> list[Neighbour]:
-    """The documents whose rows have the largest cosine with a document's, the document itself left out.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the stored corpus.
-    count : int
-        At most so many; documents that share nothing with it are left out.
-    """
+    """The documents whose rows have the largest cosine with a document's, the document itself left out."""
     opened = _open(folder)
     row = pc.index(opened.ids, pa.scalar(document, opened.ids.type)).as_py()
     if row < 0:

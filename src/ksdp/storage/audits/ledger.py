@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
-    """Record an audit unless the ledger has it, and return whether it was new.
-
-    Raises
-    ------
-    StoreError
-        If the last line is not one that was written. The others are not parsed: who reads the ledger checks them.
-    """
+    """Record an audit unless the ledger has it, and return whether it was new."""
     return _record(store, "audit", asdict(attempt))
 
 
@@ -121,13 +115,7 @@ def copy_attempts(source: Store, target: Store, question: str) -> None:
 
 
 def check_none_lost(store: Store) -> None:
-    """Refuse a store that has lost a finished audit: what it proved sensitive would be forgotten.
-
-    Raises
-    ------
-    DamagedFile
-        If one is lost.
-    """
+    """Refuse a store that has lost a finished audit: what it proved sensitive would be forgotten."""
     for sentence in lost_audits(store).values():
         raise DamagedFile(f"nothing is cleared from this store: {sentence}")
 

@@ -283,20 +283,6 @@ def proved_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float
     """Documents (or groups) that an audit proved to be above the margin, each with the newest that did.
 
     No other seed makes them clear.
-
-    Parameters
-    ----------
-    attempts : iterable of Attempt
-        The audits that count. One that was never finished, or is void, proved nothing.
-    margin : float
-        Of the decision now. An audit with a smaller margin proved less than what is asked now, and is passed over.
-    unit : str
-        `document` or `group`: audits of the other are passed over.
-
-    Raises
-    ------
-    StoreError
-        If a finished audit cannot be read: what it proved would be forgotten.
     """
     proved: dict[str, str] = {}
     for audit in dict.fromkeys(one.audit for one in attempts if one.margin >= margin):

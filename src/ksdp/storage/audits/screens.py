@@ -105,14 +105,7 @@ def write_left_out(
     rounds: Sequence[tuple[RoundVerdicts, Sequence[str]]],
     members: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
 ) -> Path:
-    """Write the documents that each round left out of the list; all documents of a group, with its name.
-
-    Parameters
-    ----------
-    rounds : each round's verdicts, and the ids that did not hold, in their order
-    members : (ids, groups), each of shape (n_documents,), optional
-        Of the whole corpus, where groups were audited: each document's id and group.
-    """
+    """Write the documents that each round left out of the list; all documents of a group, with its name."""
     path = _file(store, f"{screen}-left-out.parquet")
     table = pa.concat_tables([_rows_of(*one) for one in rounds])
     if members is not None:

@@ -443,13 +443,7 @@ class Columns:
         return cast(list[str], (array.fill_null("") if array.null_count else array).to_pylist())
 
     def labels(self, name: str, *, unique: bool = False) -> NDArray[np.str_]:
-        """Return a column of text or whole numbers (as decimal digits: `1`, not `1.0`); none may be missing.
-
-        Parameters
-        ----------
-        unique : bool
-            Refuse a label that occurs twice.
-        """
+        """Return a column of text or whole numbers (as decimal digits: `1`, not `1.0`); none may be missing."""
         array = self._labels(name)
         if unique:
             codes = array.dictionary_encode().indices.to_numpy()

@@ -25,12 +25,7 @@ from ksdp.storage.readers.files import (
 
 
 def read_counts(path: Path) -> sp.csr_array:
-    """Read a count matrix: `.npz` written by `scipy.sparse.save_npz`, or Matrix Market (`.mtx`, `.mtx.gz`).
-
-    Returns
-    -------
-    csr_array, shape (n_documents, n_features), float64
-    """
+    """Read a count matrix: `.npz` written by `scipy.sparse.save_npz`, or Matrix Market (`.mtx`, `.mtx.gz`)."""
     suffix = kind_of_file(path)
     if suffix == ".npz":
         matrix = _read_npz(path)
@@ -119,10 +114,6 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     """Read a UCI bag of words: D, W and NNZ, a line each, then NNZ lines `document word count`, numbered from 1.
 
     A document without a line is a row without features.
-
-    Returns
-    -------
-    csr_array, shape (D, W), float64
     """
     *head, body = [*read_text(path, encoding).split("\n", 3), ""][:4]
     try:
@@ -161,13 +152,7 @@ def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
 
 
 def read_vocabulary(path: Path, encoding: str, features: int | None = None) -> tuple[str, ...]:
-    """Terms, one a line, in column order.
-
-    Parameters
-    ----------
-    features : int, optional
-        Columns of the count matrix whose terms these are.
-    """
+    """Terms, one a line, in column order."""
     terms = tuple(line.rstrip("\r") for line in read_text(path, encoding).rstrip("\r\n").split("\n"))
     if features is not None and len(terms) != features:
         raise Refused(path, f"has {len(terms)} lines; the count matrix has {features} columns.")

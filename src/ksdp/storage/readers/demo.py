@@ -54,17 +54,6 @@ def docstrings() -> tuple[Docstring, ...]:
     Public modules are imported (none whose name starts with `_` or contains `test`), and modules and classes are
     walked through their `__dict__`: no property is evaluated and no function is called. A text that occurs more
     than once is kept once, under its first id in sorted order.
-
-    Returns
-    -------
-    tuple of Docstring
-        5,789 with numpy 2.4, pandas 3.1 and scipy 1.17; far fewer where Python runs with `-OO`.
-
-    Examples
-    --------
-    >>> docs = {doc.id: doc for doc in docstrings()}
-    >>> docs["numpy.linalg.svd"].party
-    'numpy'
     """
     documents: dict[str, Docstring] = {}
     with warnings.catch_warnings():

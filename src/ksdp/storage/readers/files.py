@@ -54,13 +54,7 @@ def check_archive(path: Path) -> None:
 
 
 def read_bounded(path: Path, largest: int) -> bytes:
-    """The bytes of a regular file of at most so many.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, is no regular file or has more.
-    """
+    """The bytes of a regular file of at most so many."""
     # Without waiting for the other end of a pipe; looked at once it is open, so that nobody swaps it in between.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
@@ -111,14 +105,7 @@ def shown(path: Path) -> str:
 
 
 def extension(path: Path) -> str:
-    """Return the last extension in lower case, the one before `.gz` where the file is compressed.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> extension(Path("a/Matrix.MTX.gz"))
-    '.mtx'
-    """
+    """Return the last extension in lower case, the one before `.gz` where the file is compressed."""
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     return plain.suffix.lower()
 
@@ -175,15 +162,7 @@ def contents(path: Path) -> bytes:
 
 
 def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, column: str | None = None) -> str:
-    """Return `data` as text.
-
-    Parameters
-    ----------
-    path, row, column
-        Where `data` is from. Without a row it is the whole file, and the line of a fault is given.
-    encoding : str
-        A name that Python knows. A byte order mark is dropped.
-    """
+    """Return `data` as text."""
     try:
         text = data.decode(encoding)
     except LookupError:
@@ -202,13 +181,7 @@ _DOTTED = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){32}")
 
 
 def read_toml(path: Path, what: str = "") -> dict[str, Any]:
-    """The tables of a TOML file.
-
-    Parameters
-    ----------
-    what : str
-        Said before the file's name in a refusal, "the spec" for instance.
-    """
+    """The tables of a TOML file."""
     subject = f"{what} " if what else ""
     if was_url(path):
         raise SpecError(f"{subject}must be a file of this machine, and no URL.")
@@ -226,13 +199,7 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
 
 
 def toml_value(value: Any) -> str:
-    """A value as TOML writes it after its key; in tables, keys whose value is None are left out.
-
-    Examples
-    --------
-    >>> toml_value({"rank": 2, "at": ["last", 3], "scale": None, "reveal_sigma": True})
-    '{ "rank" = 2, "at" = ["last", 3], "reveal_sigma" = true }'
-    """
+    """A value as TOML writes it after its key; in tables, keys whose value is None are left out."""
     if isinstance(value, Mapping):
         inside = (f"{json.dumps(str(key))} = {toml_value(one)}" for key, one in value.items() if one is not None)
         return f"{{ {', '.join(inside)} }}"

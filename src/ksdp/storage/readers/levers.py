@@ -22,17 +22,7 @@ from ksdp.storage.readers.files import Refused, contents, read_text
 def read_levers(
     spec: CorpusSpec, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None
 ) -> Levers:
-    """Read the levers of a corpus with `features` columns.
-
-    Parameters
-    ----------
-    spec : CorpusSpec
-        With paths of files (`spec_files`).
-    names : sequence of str, optional
-        Of the columns, where the spec says them.
-    counts : csr_array, optional
-        The corpus itself, for `most_frequent` without a public reference.
-    """
+    """Read the levers of a corpus with `features` columns."""
     asked = spec.levers
     if spec.idf == "public" and asked.reference is None:
         raise SpecError('`corpus.idf` "public" needs `corpus.levers.reference`.')

@@ -40,13 +40,7 @@ def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
 
 
 def spec_path(base: Path, name: str) -> Path:
-    """A path of the spec: relative to its folder, `$NAME` filled in from the environment.
-
-    Raises
-    ------
-    SpecError
-        For a URL: those that are read are copied here first (`storage.fetched`), and their copies are paths.
-    """
+    """A path of the spec: relative to its folder, `$NAME` filled in from the environment."""
     if is_url(name):
         raise SpecError("a URL may name the files of an audit's corpus; here it must be a file of this machine.")
     return base / os.path.expandvars(name)
@@ -88,21 +82,7 @@ class Copy:
 def fetched(
     spec: CorpusSpec, base: Path, names: tuple[str, ...] = CORPUS_FILES
 ) -> tuple[CorpusSpec, tuple[Copy, ...]]:
-    """The same with paths of files: from `base`, or of copies of what is at URLs, there while they are held.
-
-    Parameters
-    ----------
-    names : keys of `[corpus]` whose files are wanted; those of its levers are in any case
-
-    Raises
-    ------
-    CorpusAway
-        Naming the URL: its server does not answer, or the file is changed meanwhile.
-    CorpusError
-        The same: there is no such file, or it is too large.
-    SpecError
-        If a URL is none, holds a secret, or has no encryption.
-    """
+    """The same with paths of files: from `base`, or of copies of what is at URLs, there while they are held."""
     copies: list[Copy] = []
 
     def located(name: str, key: str) -> Path:
@@ -130,13 +110,7 @@ def _said(url: str) -> str:
 
 
 def name_at(url: str) -> str:
-    """The name of the file at a URL.
-
-    Examples
-    --------
-    >>> name_at("s3://bucket/in/mail%20one.parquet?region=eu-west-1")
-    'mail one.parquet'
-    """
+    """The name of the file at a URL."""
     return _said(url).rpartition("/")[2]
 
 

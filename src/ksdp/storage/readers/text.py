@@ -79,26 +79,6 @@ def term_counts(
     With an agreed vocabulary its terms alone are counted, in its order. Without one, terms found in fewer than
     `spec.min_documents` texts are dropped; of the rest the `spec.max_features` most frequent are kept (of equally
     frequent ones the first in the alphabet).
-
-    Parameters
-    ----------
-    path : Path
-        Named where no term is left.
-    vocabulary : sequence of str, optional
-        The only terms that are counted.
-    analyse : callable, optional
-        From a text to its terms; the spec's where there is none.
-
-    Returns
-    -------
-    csr_array, shape (n_texts, n_terms), float64
-
-    Examples
-    --------
-    >>> spec = CorpusSpec(path="demo", stemming="english", min_documents=1)
-    >>> term_counts(["The cats sat", "A cat sits; cats sat"], spec, Path("demo")).toarray()  # cat, sat, sit
-    array([[1., 1., 0.],
-           [2., 1., 1.]])
     """
     if vocabulary is not None:
         agreed = _vectoriser(analyzer=analyse or _analyser(spec), vocabulary=list(vocabulary))

@@ -68,12 +68,7 @@ def kept_record(store: Store, audit: str) -> AppetiteRecord | None:
 def read_record(
     store: Store, appetite: Appetite, audit: str, entering: Collection[str] | None = None
 ) -> AppetiteRecord:
-    """Hold a finished audit to an appetite, with what people decided.
-
-    Parameters
-    ----------
-    entering : names of documents (or groups) that may enter a run; by default all that nobody excluded
-    """
+    """Hold a finished audit to an appetite, with what people decided."""
     summary, file = read_summary(store.audit(audit)), store.audit(audit) / "verdicts.parquet"
     names, found = _measured(store, audit, file.stat().st_mtime_ns if file.is_file() else 0)
     verdict = found.verdict.copy()

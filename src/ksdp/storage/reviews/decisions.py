@@ -37,13 +37,7 @@ class Policy:
 
 
 def read_policy(store: Store) -> Policy:
-    """The policy of a store; the default where none was set.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged: that is never read as "one person is enough".
-    """
+    """The policy of a store; the default where none was set."""
     file = store.root / "reviews" / "policy.json"
     if not file.exists():
         return Policy()
@@ -123,23 +117,6 @@ def append(
     """Record decisions by the store's policy, all or none of them. Returns the entries as the log has them.
 
     A crash while several are written can leave the first of them recorded.
-
-    Parameters
-    ----------
-    subject : Subject, optional
-        Of the proposals that name no audit.
-
-    Raises
-    ------
-    StaleDecision
-        If one was made without having seen what is in force by now (`newer` is the entry not seen).
-    InputError
-        If one is refused by `ksdp.audit.reviewing.check_proposal`, its audit does not hold its document, or two
-        are about the same document.
-    InvalidAudit
-        If the controls of the audit failed: it has no verdict to decide about.
-    StoreError
-        If there is no such finished audit, or the log is broken.
     """
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")
@@ -231,20 +208,7 @@ def units_of(about: Summary | Entry) -> CorpusUnits:
 
 
 def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
-    """Documents of a corpus that people excluded, by themselves or with their group, in force or waiting.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The whole one.
-    source : str
-        Its path, as a spec has it.
-
-    Raises
-    ------
-    InputError
-        If groups are excluded and the spec does not say which document is whose.
-    """
+    """Documents of a corpus that people excluded, by themselves or with their group, in force or waiting."""
     four_eyes = read_policy(store).four_eyes
     found: dict[str, Entry] = {}
     log = _read(store)
@@ -280,15 +244,7 @@ def read_log(
 
 
 def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> dict[str, State]:
-    """States of documents of an audit.
-
-    Parameters
-    ----------
-    documents : iterable of str, optional
-        All of these are in the result. Without it: those that have an entry, here or (as `earlier`) in an older
-        audit of the same question, or that another audit of it proved sensitive. A document that is not in the
-        result is open, at version 0.
-    """
+    """States of documents of an audit."""
     four_eyes = read_policy(store).four_eyes
     return _states(store, _read(store), audit, None if documents is None else list(documents), four_eyes)
 

@@ -29,13 +29,7 @@ def _file(store: Store) -> Path:
 
 
 def record_access(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
-    """Record an access before the text is fetched.
-
-    Raises
-    ------
-    StoreError
-        If it cannot be recorded: then the text is not fetched.
-    """
+    """Record an access before the text is fetched."""
     path = _file(store)
     said = {"at": now.astimezone(UTC).isoformat(), "reviewer": reviewer, "audit": audit, "document": document}
     try:

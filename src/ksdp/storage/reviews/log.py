@@ -59,13 +59,7 @@ def locked(root: Path) -> Iterator[Path]:
 
 
 def check_copy(source: Path, target: Path) -> None:
-    """Refuse to copy the decisions of a store into one that has others: two chains cannot be joined.
-
-    Raises
-    ------
-    StoreError
-        If the target's log is no beginning of the source's.
-    """
+    """Refuse to copy the decisions of a store into one that has others: two chains cannot be joined."""
     here, there = log_file(source), log_file(target)
     if here.exists() and there.exists() and not here.read_bytes().startswith(there.read_bytes()):
         raise StoreError(
@@ -102,13 +96,7 @@ def chained(entry: Entry) -> Entry:
 
 
 def parse_line(line: bytes) -> Entry:
-    """Read a line, without its line break.
-
-    Raises
-    ------
-    ValueError
-        If it is not the canonical form of an entry with its right hash.
-    """
+    """Read a line, without its line break."""
     try:
         said = json.loads(line.decode("ascii"))
         if {name: type(value) for name, value in said.items()} != _TYPES:
@@ -193,13 +181,7 @@ _kept: dict[Path, tuple[tuple[int, int], ReviewLog]] = {}
 
 
 def read_review_log(path: Path) -> ReviewLog:
-    """What is in a log; its file is read again where it has changed. A lock must be held.
-
-    Raises
-    ------
-    StoreError
-        If the chain is broken, or ends before the entry that `head.json` names.
-    """
+    """What is in a log; its file is read again where it has changed. A lock must be held."""
     try:
         file = path.stat()
     except FileNotFoundError:
@@ -252,15 +234,7 @@ class ChainReport:
 
 
 def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
-    """Check every entry of a log, from the file itself.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
-    anchors : sequence of LogHead
-        Entries known from elsewhere: the log must hold each.
-    """
+    """Check every entry of a log, from the file itself."""
     inside = log_file(root) if root.is_dir() else root
     try:
         with shared_lock(inside.parent / "lock"):  # a copy of a log has none, and needs none

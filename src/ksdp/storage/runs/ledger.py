@@ -35,13 +35,7 @@ class Ledger:
             yield
 
     def read(self) -> list[dict[str, Any]]:
-        """All lines, in order.
-
-        Raises
-        ------
-        StoreError
-            If one was changed, is missing between others, or cannot be read.
-        """
+        """All lines, in order."""
         try:
             lines, broken = read_chain(self.path.read_bytes())
         except FileNotFoundError:

@@ -115,12 +115,7 @@ def predictions_path(folder: Path) -> Path:
 def write_predictions(
     folder: Path, users: NDArray[np.str_], items: Sequence[str], suggested: Iterable[Suggested]
 ) -> int:
-    """Write what is suggested to every user; how many rows there are.
-
-    Parameters
-    ----------
-    users, items : names of the rows and of the columns
-    """
+    """Write what is suggested to every user; how many rows there are."""
     suggestions = list(suggested)
     counts = [len(each.items) for each in suggestions]
     rows = np.repeat(np.array([each.user for each in suggestions], dtype=np.int32), counts)

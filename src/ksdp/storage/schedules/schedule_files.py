@@ -91,15 +91,7 @@ def read_schedules(store: Store) -> list[Schedule]:
 
 
 def add_schedule(store: Store, schedule: Schedule) -> Schedule:
-    """Write a new schedule, or change the one of that name; it keeps its history, so its budget too.
-
-    Raises
-    ------
-    InputError
-        If the level or the kind of budget would change: what has been spent cannot be spent otherwise.
-    StoreError
-        If the one of that name is damaged: what it may spend is not known.
-    """
+    """Write a new schedule, or change the one of that name; it keeps its history, so its budget too."""
     if (schedule_folder(store, schedule.name) / "schedule.json").is_file():
         before = read_schedule(store, schedule.name)
         if (before.level, before.budget) != (schedule.level, schedule.budget):
@@ -187,13 +179,7 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
 
 
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:
-    """The history, oldest first.
-
-    Raises
-    ------
-    StoreError
-        If a line was changed: what an audit has spent would be forgotten.
-    """
+    """The history, oldest first."""
     path = schedule_folder(store, name) / "history.jsonl"
     try:
         lines, broken = read_chain(path.read_bytes()) if path.is_file() else ([], None)

@@ -27,11 +27,6 @@ def last_components(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
     """Eigenvalues of a symmetric tridiagonal matrix, ascending, and each vector's last component but for its sign.
 
     By implicit QL steps, of whose rotations only the last row is kept: n^2 operations, where vectors take n^3.
-
-    Parameters
-    ----------
-    diagonal : shape (n,)
-    beside : shape (n - 1,), or longer
     """
     n = len(diagonal)
     d, e, last = diagonal.copy(), np.zeros(n), np.zeros(n)
@@ -260,13 +255,6 @@ def lanczos(
 
     With nothing locked, the `rank` leading ones. Otherwise the leading one, as soon as it has either
     converged or is seen to stay below the last of `locked_squares`. Nothing, if `steps` were too few.
-
-    Returns
-    -------
-    vectors : shape (count, min(n, columns))
-        Orthonormal rows.
-    squares : shape (count,)
-        Squared singular values, descending.
     """
     dimension = len(start)
     fixed = len(locked)

@@ -215,15 +215,7 @@ def gram_rows(T: Matrix) -> Matrix:
 
 @njit(cache=True, nogil=True)
 def column_map(indices: NDArray[np.int32], features: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """Number the touched columns 0, 1, ... in order.
-
-    Returns
-    -------
-    position : shape (features,)
-        The number of a touched column; -1 for a silent one.
-    compact : shape (nnz,)
-        `indices` in those numbers.
-    """
+    """Number the touched columns 0, 1, ... in order."""
     position = np.full(features, -1, np.int32)
     for p in range(indices.size):
         position[indices[p]] = 0
@@ -258,15 +250,7 @@ def expand(touched: Matrix, level: Vector, mix: Matrix, start: Matrix, position:
 
 @njit(cache=True, nogil=True)
 def product(rows: Rows, T: Matrix, interleaved: Matrix, result: Matrix) -> None:
-    """Fill `result` with X T^T, eight topics at a time.
-
-    Parameters
-    ----------
-    T : shape (k, touched)
-    interleaved : shape (touched, 8)
-        Work space: eight topics side by side, so that an entry of X fetches one cache line and not eight.
-    result : shape (n, k)
-    """
+    """Fill `result` with X T^T, eight topics at a time."""
     topics = T.shape[0]
     sums = np.empty(8)
     for first in range(0, topics, 8):
@@ -425,10 +409,6 @@ def sweep(
     """One sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10).
 
     `factors` and `silent` change in place, `sums` are filled, `space` is overwritten; its thresholds are guesses.
-
-    Returns
-    -------
-    squared norm of the change of T, squared norm of T before, over all columns
     """
     T, gram = factors.T, factors.gram
     topics, touched = T.shape

@@ -59,14 +59,7 @@ class LocalFit:
 
 @lru_cache(maxsize=4)
 def random_topics(features: int, rank: int, seed: int) -> Matrix:
-    """Return rank rows of independent U[0, 1] entries, each divided by its sum; read-only, the same for everybody.
-
-    Examples
-    --------
-    >>> random_topics(3, 2, seed=0).round(2)
-    array([[0.67, 0.28, 0.04],
-           [0.01, 0.47, 0.52]])
-    """
+    """Return rank rows of independent U[0, 1] entries, each divided by its sum; read-only, equal for all."""
     topics = np.random.default_rng(seed).random((rank, features))
     topics /= topics.sum(axis=1, keepdims=True)
     topics.flags.writeable = False
@@ -218,14 +211,7 @@ def part_squares(matrix: sp.csr_array, V: Matrix) -> Matrix:
 
 
 def topics_from_parts(V: Matrix, sigma: Vector, squares: Matrix) -> Matrix:
-    """The start, rows of sum 1; the same bits at every party.
-
-    Parameters
-    ----------
-    V : shape (k, d)
-    sigma : shape (k,)
-    squares : shape (2, k); of everybody's rows (`part_squares`)
-    """
+    """The start, rows of sum 1; the same bits at every party."""
     if not sigma[0] > 0.0:
         raise CorpusError("the start nnsvd needs at least one entry that is not 0.")
     topics = np.ones_like(V)

@@ -57,13 +57,7 @@ def _different_numbers(rank: int, features: int, rounds: int) -> int:
 
 
 def numbers_of_basis(rank: int, features: int, values: bool = False) -> int:
-    """Equations that singular vectors solve: k (d - k), k (k - 1) / 2, and k more where singular values are known.
-
-    Examples
-    --------
-    >>> numbers_of_basis(2, 40), numbers_of_basis(2, 40, values=True)
-    (77, 79)
-    """
+    """Equations that singular vectors solve: k (d - k), k (k - 1) / 2, and k more with singular values."""
     return rank * features - rank * (rank + 1) // 2 + (rank if values else 0)
 
 

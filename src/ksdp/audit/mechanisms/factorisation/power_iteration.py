@@ -18,27 +18,14 @@ from ksdp.audit.numeric.sparse_rows import arrays_of
 
 
 def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:
-    """X B^T, shape (n, k), of a canonical CSR `matrix` X and `rows` B of shape (k, features).
-
-    Examples
-    --------
-    >>> times(sp.csr_array(np.array([[2.0, 0.0], [0.0, 3.0]])), np.array([[1.0, 1.0]]))
-    array([[2.],
-           [3.]])
-    """
+    """X B^T, shape (n, k), of a canonical CSR `matrix` X and `rows` B of shape (k, features)."""
     found = np.empty((matrix.shape[0], len(rows)))
     csr_times_panel(*arrays_of(matrix), panel_of(rows), found)
     return found
 
 
 def transposed_times(matrix: sp.csr_array, columns: Matrix) -> Matrix:
-    """(X^T C)^T, shape (k, features), of a canonical CSR `matrix` X and `columns` C of shape (n, k).
-
-    Examples
-    --------
-    >>> transposed_times(sp.csr_array(np.array([[2.0, 0.0], [0.0, 3.0]])), np.array([[1.0], [1.0]]))
-    array([[2., 3.]])
-    """
+    """(X^T C)^T, shape (k, features), of a canonical CSR `matrix` X and `columns` C of shape (n, k)."""
     weights = panel_of(columns.T)
     sums = lined((matrix.shape[1], weights.shape[1]))
     add_rows_to_panel(*arrays_of(matrix), weights, sums)
@@ -87,11 +74,6 @@ def normed_sec_sum(shares: Sequence[Matrix]) -> tuple[Matrix, Vector]:
     """Sum of the shares with each row divided by its norm (NormedSecSum), and the norms, which stay hidden.
 
     A sum of exactly zero has no direction and stays zero.
-
-    Examples
-    --------
-    >>> normed_sec_sum([np.array([[1.0, 4.0]]), np.array([[2.0, 0.0]])])
-    (array([[0.6, 0.8]]), array([5.]))
     """
     return normalised(sec_sum(shares))
 
@@ -147,11 +129,6 @@ def subspace_sine(new: Matrix, old: Matrix) -> float:
     """Sine of the largest principal angle between the spans of two blocks of orthonormal rows.
 
     It is the spectral norm of what of `new` lies outside `old`, accurate for the smallest angles.
-
-    Examples
-    --------
-    >>> round(subspace_sine(np.array([[0.8, 0.6]]), np.array([[1.0, 0.0]])), 12)
-    0.6
     """
     outside = new - (new @ old.T) @ old
     return float(np.linalg.norm(outside, 2))
@@ -181,21 +158,6 @@ def block_power(
     each party orthonormalises by itself. It stops when the subspace has moved by less than `tolerance` (sine of
     the largest principal angle), or at the cap. When the movement shrinks by a factor r an iteration, the error
     left is about movement r / (1 - r); single vectors can be farther from their limit than the subspace is.
-
-    Parameters
-    ----------
-    parties : canonical CSR matrices of shape (n_m, features)
-    start : of `start_block`, shape (rank, features)
-    iterations, tolerance : the cap, at least 1; 0 runs to the cap
-    mean : subtracted from every row, implicitly; known to every party
-
-    Examples
-    --------
-    >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
-    >>> run = block_power([X[:1], X[1:]], start_block(0, 3, 2), iterations=1000, tolerance=1e-12)
-    >>> np.abs(run.block).round(6), run.values.round(6)
-    (array([[1., 0., 0.],
-           [0., 1., 0.]]), array([3., 2.]))
     """
     if iterations < 1:
         raise SpecError(f"`iterations` must be at least 1; got {iterations}.")
@@ -285,14 +247,7 @@ def settle_signs(rows: Matrix, values: Vector, start: Matrix) -> Matrix:
 
 
 def towards(rows: Matrix, start: Matrix) -> Matrix:
-    """Rows with the signs that make their inner products with the rows of `start` positive.
-
-    Examples
-    --------
-    >>> towards(np.eye(2), np.array([[-1.0, 5.0], [1.0, 1.0]]))
-    array([[-1., -0.],
-           [ 0.,  1.]])
-    """
+    """Rows with the signs that make their inner products with the rows of `start` positive."""
     signs: Matrix = np.copysign(1.0, (rows * start[: len(rows)]).sum(axis=1, keepdims=True))
     return signs * rows
 

@@ -202,22 +202,6 @@ def pd_nmf_iter(
     with :math:`\|T_{new} - T_{old}\|_F \le` tolerance :math:`\|T_{old}\|_F`, or after `sweeps`. Where ||W_t||^2 +
     beta = 0 the topic stays as it was; where ||T_t||^2 + delta = 0 its coefficients are 0. With the projection the
     objective may go up from one sweep to the next; without it, it never does.
-
-    Parameters
-    ----------
-    parties : CSR arrays, shape (n_m, d), non-negative
-    start : shape (k, d), rows of sum 1 where they are projected
-    simplex : whether rows of T are projected; by default where there is no regulariser
-    coefficients : W to start from, shape (n, k); zero by default
-    kept : which of the announced numerators and denominators are returned
-
-    Examples
-    --------
-    >>> X = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
-    >>> fit = pd_nmf_iter([X], [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], sweeps=100, tolerance=1e-9)
-    >>> fit.T.round(3), fit.converged
-    (array([[0.5, 0.5, 0. ],
-           [0. , 0. , 1. ]]), True)
     """
     penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)
@@ -269,10 +253,6 @@ def fit_coefficients(
 
     Row by row, by cyclic coordinate descent on the k x k Gram matrix, until no entry of the row moves by more than
     tolerance times its largest one.
-
-    Returns
-    -------
-    array, shape (n, k)
     """
     gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])

@@ -168,16 +168,6 @@ def weighted_nmf_iter(
     0 in T from its first update on, as the formula says. Without beta it is 0 from the start on, which takes
     somebody who sees all rows, and any other entry of T stays as it was where its denominator is 0. The objective
     never goes up.
-
-    Examples
-    --------
-    The rank-one matrix with rows (1, 2, 3) and (2, 4, 6), one entry of it missing:
-
-    >>> X = sp.csr_array(([1.0, 2.0, 3.0, 2.0, 6.0], ([0, 0, 0, 1, 1], [0, 1, 2, 0, 2])), shape=(2, 3))
-    >>> fit = weighted_nmf_iter([X], [[1.0, 1.0, 1.0]], sweeps=500, tolerance=1e-12)
-    >>> (fit.W @ fit.T).round(3)
-    array([[1., 2., 3.],
-           [2., 4., 6.]])
     """
     penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)

@@ -28,17 +28,7 @@ def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:
 
 
 def added_to_clusters(algorithm: PemKMeans, centres: Floats, records: sp.csr_array) -> FactoredContributions:
-    """The record in its cluster's sum, and a 1 in its cluster's count, for the centres of each iteration.
-
-    Parameters
-    ----------
-    centres : shape (iterations, clusters, features)
-
-    Returns
-    -------
-    FactoredContributions
-        Of all sums, then of all counts.
-    """
+    """The record in its cluster's sum, and a 1 in its cluster's count, for the centres of each iteration."""
     block = replace(algorithm.init().blocks[0], size=algorithm.features, share=1.0)
     rows = _in_units(clipped(records, (block,)), block)
     own = np.hstack([np.eye(algorithm.clusters)[algorithm.nearest(records, now)] for now in centres])
@@ -97,12 +87,7 @@ def _spread(budget: Budget, block: VectorBlock, servers: int) -> float:
 
 
 def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
-    """Records of the largest norm that share no column, and are in different clusters where the start has two.
-
-    Parameters
-    ----------
-    mechanism : PemKMeans; its number of features is not looked at
-    """
+    """Records of the largest norm that share no column, and are in different clusters where the start has two."""
     cap = min(mechanism.high, mechanism.bound)
     entries = np.full(math.ceil(mechanism.bound / cap), cap)
     entries[-1] = mechanism.bound - cap * (len(entries) - 1)
@@ -135,10 +120,6 @@ def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
 
     The others are zeros. They add nothing to any sum; there are so many that the mean gradient, noise and all,
     moves the weights too little for the record's side to be sure.
-
-    Parameters
-    ----------
-    mechanism : PemLogistic; with as few features as its label's column allows
     """
     label = mechanism.label % mechanism.features
     column = 0 if label else 1
@@ -153,12 +134,7 @@ def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
 
 
 def apriori_pair(mechanism: PemApriori, budget: Budget, servers: int) -> Pair:
-    """A record with two items, all there are, and one with none: both counts and the pair's change by one.
-
-    Parameters
-    ----------
-    mechanism : PemApriori; with two items
-    """
+    """A record with two items, all there are, and one with none: both counts and the pair's change by one."""
     (block,) = mechanism.init().blocks
     room = max(1 - mechanism.support, 0.01)
     others = np.ones((_enough(_spread(budget, block, servers) / room), mechanism.items))

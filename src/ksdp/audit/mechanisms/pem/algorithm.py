@@ -175,12 +175,7 @@ def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState
 
 
 def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array:
-    """Every row's part of every block, clipped and rounded to whole steps, int64.
-
-    Parameters
-    ----------
-    rows : canonical, one a record, shape (records, entries of all blocks)
-    """
+    """Every row's part of every block, clipped and rounded to whole steps, int64."""
     if not np.isfinite(rows.data).all():
         raise InputError("`map_in_client` returned NaN or infinity.")
     sizes = [block.size for block in blocks]
@@ -280,16 +275,7 @@ def run_ideal(
     known_parts: Sequence[sp.csr_array] = (),
     random: RandomBytes = os_random,
 ) -> PemRun:
-    """Run an algorithm on the ideal functionality.
-
-    Parameters
-    ----------
-    parts : records of the clients that the coalition does not hold; one client each
-    noises : how many add noise: the m servers; n for noise at every client (the baseline); 0 for none
-    known_noises : of these, those whose noise the coalition knows
-    known_parts : records of the coalition's own clients
-    random : bytes for the sampling coins
-    """
+    """Run an algorithm on the ideal functionality."""
     if not 0 <= known_noises <= max(noises - 1, 0):
         raise InputError(f"`known_noises` must be below `noises` ({noises}); got {known_noises}.")
     if budget.stream:

@@ -107,16 +107,6 @@ def log_law(scale: float, numbers: NDArray[np.integer], parties: int = 1) -> NDA
 
     which is the series of the convolution, sum_i C(n-1+k+i, n-1) C(n-1+i, n-1) q^(k+2i) (1-q)^(2n), after Pfaff's
     transformation of its 2F1: a polynomial with positive terms only, so nothing cancels.
-
-    Parameters
-    ----------
-    scale : above 0
-    parties : at least 1
-
-    Examples
-    --------
-    >>> np.exp(log_law(1.0, np.array([-1, 0, 1]))).round(4)
-    array([0.17  , 0.4621, 0.17  ])
     """
     if not (math.isfinite(scale) and scale > 0) or parties < 1:
         raise InputError(f"`scale` must be above 0 and `parties` at least 1; got {scale} and {parties}.")
@@ -136,11 +126,6 @@ def reach(scale: float, entries: int, parties: int, chance: float = 2.0**-60) ->
 
     Some of `parties` numbers is larger than t in size with probability at most parties * 2 q^(t+1) / (1 + q),
     and unless one is, their sum is at most parties * t: a union bound over parties and entries.
-
-    Examples
-    --------
-    >>> reach(10.0, entries=100, parties=2)
-    952
     """
     _check(scale, entries, parties)
     if scale == 0 or not entries or not parties:
@@ -174,13 +159,7 @@ def choose_large(
 
 
 def before_sampling(epsilon: float, rate: float) -> float:
-    """The epsilon of a step that costs `epsilon` on a sample of this rate: ln(1 + (e^epsilon - 1) / rate).
-
-    Examples
-    --------
-    >>> round(before_sampling(1.0, 0.1), 4)
-    2.9005
-    """
+    """The epsilon of a step that costs `epsilon` on a sample of this rate: ln(1 + (e^epsilon - 1) / rate)."""
     if not 0 < rate <= 1:
         raise InputError(f"`rate` must be in (0, 1]; got {rate}.")
     if rate == 1 or math.isinf(epsilon):

@@ -80,14 +80,7 @@ def bounded_moments(matrix: sp.csr_array, bound: float) -> sp.csr_array:
 
 
 def aligned(block: Matrix, reference: Matrix) -> Matrix:
-    """The orthogonal matrix O, shape (rank, rank), with O Z^T closest to the reference (orthogonal Procrustes).
-
-    Examples
-    --------
-    >>> turn = np.array([[0.6, 0.8], [-0.8, 0.6]])
-    >>> bool(np.allclose(aligned(turn @ np.eye(2, 5), np.eye(2, 5)), turn.T))
-    True
-    """
+    """The orthogonal matrix O, shape (rank, rank), with O Z^T closest to the reference (orthogonal Procrustes)."""
     turn, _ = scipy.linalg.orthogonal_procrustes(block.T, reference.T, check_finite=False)
     return np.asarray(turn.T)
 
@@ -97,11 +90,6 @@ def fedpower_deviations(epsilon: float, delta: float, rounds: int, sizes: Sequen
 
     sigma = R / (epsilon min s_i) sqrt(2 ln(1.25 R / delta)) and sigma' = sigma max p_i, for R announcements and
     p_i the devices' shares of all rows: the classical calibration at (epsilon / R, delta / R), added up.
-
-    Examples
-    --------
-    >>> [round(s, 3) for s in fedpower_deviations(1.0, 1e-5, 2, [100, 300])]
-    [0.1, 0.075]
     """
     check_budget(epsilon, delta)
     local = rounds / (epsilon * min(sizes)) * math.sqrt(2 * math.log(1.25 * rounds / delta))
@@ -114,15 +102,7 @@ def theorem_1(rank: int, entry_bound: float, clip: float) -> float:
 
 
 def theorem_2(rank: int, entry_bound: float, clip: float, noise: float, delta: float) -> float:
-    """Printed epsilon of one announcement of Algorithm 3: sqrt(8 r ln(1.25 / delta)) m z / sigma.
-
-    Examples
-    --------
-    The paper states 30.6 for these numbers; its own formula gives a tenth of it.
-
-    >>> round(theorem_2(10, 0.05, 0.2, 0.1, 1e-5), 2)
-    3.06
-    """
+    """Printed epsilon of one announcement of Algorithm 3: sqrt(8 r ln(1.25 / delta)) m z / sigma."""
     return math.sqrt(8 * rank * math.log(1.25 / delta)) * entry_bound * clip / noise
 
 

@@ -34,11 +34,6 @@ def second_moment_change(bound: float, adjacency: str) -> float:
     ||x x^T||_F = bound^2 for a row that comes or goes; ||x x^T - y y^T||_F <= sqrt(2) bound^2 for one that is
     replaced (reached where x and y are orthogonal), because <x x^T, y y^T> = <x, y>^2 is never negative. For Z
     with orthonormal columns, or of spectral norm at most 1, ||D Z||_F <= ||D||_F.
-
-    Examples
-    --------
-    >>> second_moment_change(2.0, "add-remove")
-    4.0
     """
     return bound**2 * (math.sqrt(2) if adjacency == "replace-one" else 1.0)
 
@@ -119,13 +114,7 @@ def analytic_multiplier(epsilon: float, delta: float, releases: int = 1) -> floa
 
 
 def classical_multiplier(epsilon: float, delta: float) -> float:
-    """sqrt(2 ln(1.25 / delta)) / epsilon, as printed in the papers; proved for epsilon < 1 only.
-
-    Examples
-    --------
-    >>> round(classical_multiplier(1.0, 1e-5), 3)
-    4.845
-    """
+    """sqrt(2 ln(1.25 / delta)) / epsilon, as printed in the papers; proved for epsilon < 1 only."""
     check_budget(epsilon, delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
@@ -142,13 +131,7 @@ def account(multipliers: Sequence[float], delta: float) -> Accounting:
 
 
 def epsilon_together(multipliers: Sequence[float], delta: float) -> float:
-    """The `exact` epsilon of `account` alone, which costs next to nothing however little noise there is.
-
-    Examples
-    --------
-    >>> round(epsilon_together([16.7] * 20, 1e-5), 3)
-    0.999
-    """
+    """The `exact` epsilon of `account` alone, which costs next to nothing however little noise there is."""
     _check_multipliers(multipliers, delta)
     import dp_accounting
 
@@ -185,13 +168,7 @@ def _accounted(multipliers: tuple[float, ...], delta: float) -> Accounting:
 
 
 def rounded_sensitivity(sensitivity: float, entries: int, fraction_bits: int = FRACTION_BITS) -> float:
-    """L2 sensitivity after every one of `entries` numbers was rounded to the grid: at most a step more each.
-
-    Examples
-    --------
-    >>> rounded_sensitivity(1.0, 4, fraction_bits=4)
-    1.125
-    """
+    """L2 sensitivity after every one of `entries` numbers was rounded to the grid: at most a step more each."""
     return sensitivity + math.sqrt(entries) * 2.0**-fraction_bits
 
 
@@ -204,14 +181,7 @@ def on_grid(values: Floats, fraction_bits: int = FRACTION_BITS) -> NDArray[np.in
 
 
 def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.Generator) -> Floats:
-    """Gaussian noise of mean 0; with ``discrete``, multiples of 2^-31.
-
-    Parameters
-    ----------
-    sampler : {"discrete", "fast"}; see `SAMPLERS`. The first does not use `rng`: noise that a seed gives back
-        protects nobody.
-    deviation : standard deviation; 0 gives zeros
-    """
+    """Gaussian noise of mean 0; with ``discrete``, multiples of 2^-31."""
     check_sampler(sampler)
     if not (math.isfinite(deviation) and deviation >= 0):
         raise SpecError(f"`deviation` must be a finite number of at least 0; got {deviation}.")

@@ -193,11 +193,6 @@ class Noisy:
 
         Exact, where the other mechanism draws nothing: two normals of one covariance. An array without noise tells
         everything as soon as it differs.
-
-        Parameters
-        ----------
-        coins : what the other mechanism draws; asked once a run
-        final : of what somebody sees who gets the final output alone
         """
         features = base.parties[0].shape[1]
         names = [a.name for a in released(self.inner, features) if final is None or a.name in final]

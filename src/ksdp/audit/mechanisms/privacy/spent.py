@@ -48,24 +48,12 @@ class Spent:
     """Runs that promise nothing of a record: nothing bounds what several of them give away."""
 
     def epsilon(self, delta: float) -> float:
-        """Of the runs that promise something.
-
-        Examples
-        --------
-        >>> round(Spent(1, 1 / 3.7306, 0).epsilon(1e-5), 3)
-        1.0
-        """
+        """Of the runs that promise something."""
         return epsilon_together([1 / self.mu], delta) if self.mu > 0 else 0.0
 
     @property
     def advantage(self) -> float:
-        """The largest of any attack on the runs that promise something.
-
-        Examples
-        --------
-        >>> round(Spent(1, 1.0, 0).advantage, 4)
-        0.3829
-        """
+        """The largest of any attack on the runs that promise something."""
         return math.erf(self.mu / math.sqrt(8))
 
 
@@ -76,11 +64,6 @@ def pure_price(epsilon: float, why: str) -> Price:
     with :math:`c = 1 / (1 + e^\epsilon)` (Wasserman & Zhou 2010). A Gaussian trade-off is convex and has the ends
     (0, 1) and (1, 0); the one through (c, c), of :math:`\mu = 2 \Phi^{-1}(1 - c)`, is nowhere above its chords,
     which are these lines. So what is epsilon-private is :math:`\mu`-Gaussian private, and adds up like it.
-
-    Examples
-    --------
-    >>> round(pure_price(1.0, "").mu, 4)
-    1.232
     """
     return Price(-2 * float(ndtri(1 / (1 + math.exp(epsilon)))), why)
 
@@ -127,19 +110,7 @@ _DECIMALS = 12
 
 
 def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known: int) -> Promise | None:
-    """The bound that a mechanism's noise proves in a run among parties of these sizes; None where it proves none.
-
-    Parameters
-    ----------
-    known : int
-        Parties that work with whoever sees the run.
-
-    Examples
-    --------
-    >>> from ksdp.audit.mechanisms.privacy.moments import Moments
-    >>> promise_of(Moments(rank=2, advantage=0.3), (95,), 12, known=0).bound
-    0.3
-    """
+    """Return the bound that a mechanism's noise proves in a run of these sizes; None if it proves none."""
     if not isinstance(mechanism, GaussianReleases) or mechanism.holds_against < known:
         return None
 
@@ -155,12 +126,6 @@ def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known:
 
 
 def spent_together(prices: Sequence[Price]) -> Spent:
-    """Of all runs on the same records.
-
-    Examples
-    --------
-    >>> spent_together([Price(3.0, ""), Price(4.0, ""), Price(None, "")])
-    Spent(runs=3, mu=5.0, unbounded=1)
-    """
+    """Of all runs on the same records."""
     known = [price.mu for price in prices if price.mu is not None]
     return Spent(len(prices), math.sqrt(math.fsum(mu**2 for mu in known)), len(prices) - len(known))

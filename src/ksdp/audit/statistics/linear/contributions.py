@@ -97,13 +97,7 @@ def part_terms(rows: sp.csr_array, V: Floats) -> Floats:
 
 
 def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> FactoredContributions:
-    """As `sweep_numbers`: a document's numerator and denominator of an update are together no longer than `bound`.
-
-    Parameters
-    ----------
-    topics : shape (sweeps + 1, k, d)
-        Before the first sweep, and after each.
-    """
+    """As `sweep_numbers`; a document's numerator and denominator of an update are at most `bound` long."""
     products = sweep_products(rows, topics)
     made = sweep_numbers(rows, topics, products=products)
     weights = made.weights.copy()

@@ -385,13 +385,7 @@ class LinearBasis(_Solved):
     needs: tuple[str, ...] = ("V",)
 
     def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
-        """What is missing that it is worth its time for, in words; empty where nothing is.
-
-        Parameters
-        ----------
-        arrays : what is seen of a run, and the shape of each
-        documents : that may be in
-        """
+        """What is missing that it is worth its time for, in words; empty where nothing is."""
         if _ROUNDS & set(arrays):
             return "a run that shows its V alone: sums of rounds say more"
         if len(arrays["V"]) != 2:
