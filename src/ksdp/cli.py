@@ -70,7 +70,6 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "compare": "ksdp.commands.findings:compare",
         "report": "ksdp.commands.findings:report",
         "dossier": "ksdp.commands.findings:dossier",
-        "appetite": "ksdp.commands.findings:appetite",
         "replay": "ksdp.commands.findings:replay",
         "export": "ksdp.commands.findings:export",
         "sql": "ksdp.commands.findings:sql",

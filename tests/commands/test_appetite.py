@@ -68,7 +68,7 @@ def test_an_audit_that_meets_it_exits_with_0_and_says_so_from_then_on(folder: Pa
     cases = [case.attrib["name"] for case in Xml.parse(tmp_path / "a.xml").iter("testcase")]
     assert {f"appetite ({one['name']})" for one in record["criteria"]} <= set(cases)
     store = ("--store", folder / "store")
-    again = json.loads(typed("appetite", record["audit"], *store, "--json", code=0).stdout)
+    again = json.loads(typed("show", record["audit"], *store, "--json", code=0).stdout)["appetite"]
     assert again == record
     shown = typed("show", record["audit"], *store, code=0)
     assert "appetite  met" in shown.stdout
@@ -125,7 +125,7 @@ def test_what_an_audit_is_held_to_stays(folder: Path) -> None:
     audit(folder, "proved", "appetite", code=0)
     with pytest.raises(InputError, match="is held to another appetite, which stays"):
         audit(folder, "proved", "tolerant")
-    typed("appetite", "latest", "--appetite", folder / "tolerant.toml", "--store", folder / "store", code=0)
+    typed("show", "latest", "--appetite", folder / "tolerant.toml", "--store", folder / "store", code=0)
 
 
 def test_a_kept_appetite_that_was_changed_is_found(folder: Path, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
     rows = pd.read_csv(folder / "rows.csv", dtype=str).iloc[:, 0].tolist()
     typed("decide", missed, *rows, "--decision", "accept", "--reason", "small", "--who", "Ada", *store, code=0)
     strict = ("--appetite", folder / "appetite.toml")
-    found = json.loads(typed("appetite", missed, *strict, *store, "--json").stdout)["criteria"]
+    found = json.loads(typed("show", missed, *strict, *store, "--json").stdout)["appetite"]["criteria"]
     assert {one["name"] for one in found if not one["met"]} == set(), "what people accept counts for nobody"
     met = tmp_path / "margin.toml"
     met.write_text("margin = 0.2\nlevel = 0.05\n")

@@ -30,12 +30,12 @@ from ksdp.commands.options import (
     read_asked,
     signing_key,
     tell,
-    tell_record,
     tell_void,
     with_options,
 )
 
 if TYPE_CHECKING:
+    from ksdp.audit.results.appetite import Appetite, AppetiteRecord
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.specs.models import DeclaredSpec
     from ksdp.storage.findings import DocumentFindings
@@ -92,25 +92,34 @@ def show(
     ] = False,
     store: StoreOption = Path("ksdp-store"),
     pipeline: PipelineOptions,
+    appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on`."""
+    """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on` and `--appetite`."""
     from ksdp.storage.audits.history import read_summary
 
     opened, audit = opened_audit(store, audit)
-    if document is not None and pipeline != PipelineOptions():
-        raise InputError("`--junit`, `--sarif`, `--fail-on` are of a whole audit: name no document.")
+    if document is not None and (appetite, pipeline) != (None, PipelineOptions()):
+        raise InputError("`--junit`, `--sarif`, `--fail-on`, `--appetite` are of a whole audit: name no document.")
     if document is None:
+        asked = read_asked(appetite)
         summary = read_summary(opened.audit(audit))
-        record = kept_record(summary)
+        record = kept_record(summary) if asked is None else _held_to(opened, asked, audit)
         with nullcontext() if as_json else redirect_stderr(sys.stdout):  # what is asked for goes down a pipe
             tell(summary, as_json, made=False, record=record)
             if not as_json:
                 _tell_documents(opened.audit(audit), worst)
                 typer.echo(f"by chance, {_by_chance(summary)}")
         pipeline.write(summary, record)
-        raise typer.Exit(exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0)
+        missed = appetite_code([one.name for one in record.missed]) if asked is not None and record else 0
+        raise typer.Exit(missed or (exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0))
     _show_document(opened, audit, document, again=again, as_json=as_json)
+
+
+def _held_to(store: Store, asked: Appetite, audit: str) -> AppetiteRecord:
+    from ksdp.storage.reviews.appetites import read_record  # numerics
+
+    return read_record(store, asked, audit)
 
 
 def _p(log10_p: float) -> str:
@@ -319,27 +328,6 @@ def dossier(
     write_dossier(found, files, signer)
     for path in [*([] if signer is None else [signed_file(next(iter(files)))]), *files]:
         typer.echo(str(path), err=as_json)
-
-
-def appetite(
-    audit: AuditArgument,
-    appetite: AppetiteOption = None,
-    store: StoreOption = Path("ksdp-store"),
-    as_json: JsonOption = False,
-) -> None:
-    """Hold an audit to a risk appetite: every criterion."""
-    from ksdp.storage.reviews.appetites import kept_appetite, read_record
-
-    opened, audit = opened_audit(store, audit)
-    asked = read_asked(appetite) or kept_appetite(opened, audit)
-    if asked is None:
-        raise InputError(f"audit {audit} is held to no appetite: name one with `--appetite FILE`.")
-    record = read_record(opened, asked, audit)
-    if as_json:
-        typer.echo(json.dumps(record.to_json()))
-    else:
-        tell_record(record)
-    raise typer.Exit(appetite_code([one.name for one in record.missed]))
 
 
 def _declared(path: Path, summary: Summary) -> DeclaredSpec:

@@ -53,7 +53,7 @@ def keep_appetite(store: Store, audit: str, appetite: Appetite) -> bool:
         write_checked_json(store.appetite(audit), appetite.model_dump(mode="json"))
     elif kept != appetite:
         raise InputError(
-            f"audit {audit} is held to another appetite, which stays. `ksdp appetite {audit} --appetite FILE` "
+            f"audit {audit} is held to another appetite, which stays. `ksdp show {audit} --appetite FILE` "
             "compares it with this one and keeps nothing."
         )
     return kept is None
