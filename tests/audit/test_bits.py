@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 import ksdp
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, shown
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.coverage import MayBeIn, telling_numbers, unlearnt
+from ksdp.audit.coverage import MayBeIn, coverage_of, telling_numbers, unlearnt
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
@@ -234,7 +234,7 @@ def centres(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
 
 @pytest.mark.parametrize(("function", "may_clear"), [(means, True), (noisy(10.0), True), (centres, False)])
 def test_what_is_no_sum_clears_nobody(function: Function, may_clear: bool) -> None:
-    unread = plan_of(function, documents=600, margin=0.2, with_runs=400).coverage.unread
+    unread = coverage_of(plan_of(function, documents=600, margin=0.2, with_runs=400)).unread
     assert [one.startswith("who was in, by following the function: ") for one in unread] == [True] * (
         not may_clear
     )
@@ -261,20 +261,20 @@ def test_more_documents_need_more_bits() -> None:
 
 
 def test_nobody_is_clear_where_few_documents_have_exact_numbers() -> None:
-    (said,) = plan_of(means).coverage.unread
+    (said,) = coverage_of(plan_of(means)).unread
     assert said.startswith("who was in, by lattice reduction: 30")
     assert "of 60 documents" in said
-    assert plan_of(noisy(10.0)).coverage.may_clear
-    assert plan_of(means, documents=600).coverage.may_clear
-    assert plan_of("pd-svd", documents=600, rank=1, opens="final").coverage.may_clear
-    assert not plan_of("pd-svd", rank=1, opens="final").coverage.may_clear
+    assert coverage_of(plan_of(noisy(10.0))).may_clear
+    assert coverage_of(plan_of(means, documents=600)).may_clear
+    assert coverage_of(plan_of("pd-svd", documents=600, rank=1, opens="final")).may_clear
+    assert not coverage_of(plan_of("pd-svd", rank=1, opens="final")).may_clear
 
 
 def test_nobody_is_clear_where_an_attack_may_weigh_every_database() -> None:
     """Of 16 documents under noise two of 14 clear ones were proved wrong by the posterior over all 12,870."""
-    (said,) = plan_of(noisy(10.0), documents=16).coverage.unread
+    (said,) = coverage_of(plan_of(noisy(10.0), documents=16)).unread
     assert said.startswith("who was in, by weighing every database: 8 of 16 documents are 12,870 databases")
-    assert plan_of(noisy(10.0), documents=24).coverage.may_clear
+    assert coverage_of(plan_of(noisy(10.0), documents=24)).may_clear
 
 
 def test_what_cannot_be_run_or_is_no_number_counts_as_exact() -> None:

@@ -13,6 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import (
     MayBeIn,
     coverage,
+    coverage_of,
     enough_numbers,
     followed,
     reads,
@@ -37,7 +38,8 @@ def plan_of(corpus: Corpus, mechanism: dict, **sections):
 
 def but_followed(plan) -> list[str]:
     """What nobody looks at, but for topics that say who was in to whoever follows the run."""
-    return [said for said in plan.coverage.unread if not said.startswith("who was in, by following the run: `T`")]
+    followed = "who was in, by following the run: `T`"
+    return [said for said in coverage_of(plan).unread if not said.startswith(followed)]
 
 
 def small(name: str) -> dict:
@@ -50,9 +52,9 @@ def test_the_default_audit_reads_everything_that_a_run_opens(corpus: Corpus, nam
     parameters = small(name) | ({"period": 1} if name.startswith("fedpower") else {})
     parameters |= {"intermediate": 4} if name == "dpdispca" else {}
     plan = plan_of(corpus, parameters)
-    assert plan.coverage.unread == ()
-    assert set(plan.coverage.read_by) == set(opened(plan.mechanism, corpus.features))
-    assert plan.coverage.may_clear
+    assert coverage_of(plan).unread == ()
+    assert set(coverage_of(plan).read_by) == set(opened(plan.mechanism, corpus.features))
+    assert coverage_of(plan).may_clear
 
 
 def test_an_own_array_with_the_name_of_ours_is_not_asked_for_the_columns_of_ours(corpus: Corpus) -> None:
@@ -60,7 +62,7 @@ def test_an_own_array_with_the_name_of_ours_is_not_asked_for_the_columns_of_ours
     with lent({"own": own}):
         plan = plan_of(corpus, {"name": "own"}, statistics={"families": [], "names": ["simulated"]})
     assert plan.default_columns == ("simulated",)
-    assert not any("default columns" in said for said in plan.coverage.unread)
+    assert not any("default columns" in said for said in coverage_of(plan).unread)
 
 
 def test_what_must_be_learnt_from_is_so_whatever_own_statistics_say_and_they_are_no_remedy(
@@ -70,7 +72,7 @@ def test_what_must_be_learnt_from_is_so_whatever_own_statistics_say_and_they_are
     own = function_mechanism("own", lambda x, rng: {"V": x.toarray()[:2] + 1.0}, corpus.matrix[:10])
     mine = TableStatistic("mine", "mine", lambda seen, of: of.squared_norms, "mine", needs=("V",), weighs=True)
     with lent({"own": own, "mine": mine}):
-        (unread,) = plan_of(corpus, {"name": "own"}, statistics={"names": ["mine"]}).coverage.unread
+        (unread,) = coverage_of(plan_of(corpus, {"name": "own"}, statistics={"names": ["mine"]})).unread
     assert unread.startswith("V number by number")
     assert "your own" not in unread
 
@@ -81,28 +83,28 @@ def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_fro
     """Three sweeps of two topics: 6 numbers a feature."""
     nmf, numbers = {"name": "pd-nmf", "rank": 2}, 6 * corpus.features
     few, many = ({"party_size": 20, "with_runs": runs} for runs in (10, numbers))
-    assert plan_of(corpus, nmf, design=few).coverage.may_clear
-    unread = plan_of(corpus, nmf, design=many).coverage.unread
+    assert coverage_of(plan_of(corpus, nmf, design=few)).may_clear
+    unread = coverage_of(plan_of(corpus, nmf, design=many)).unread
     assert len(unread) == 1
     assert unread[0].startswith("sums number by number")
     learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
-    assert plan_of(corpus, nmf, design=many, **learnt).coverage.may_clear
+    assert coverage_of(plan_of(corpus, nmf, design=many, **learnt)).may_clear
     assert but_followed(plan_of(corpus, nmf | {"opens": "final"}, design=many)) == []
     noisy = {"name": "noisy", "mechanism": "pd-nmf", "parameters": {"rank": 2}, "scale": 1.0}
-    assert plan_of(corpus, noisy, design=many).coverage.may_clear, "the learnt statistic is a default"
+    assert coverage_of(plan_of(corpus, noisy, design=many)).may_clear, "the learnt statistic is a default"
     monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_FROM", 0)  # simulated runs for training are too dear
-    assert plan_of(corpus, noisy, design=many).coverage.unread == unread
-    assert plan_of(corpus, noisy, design=many, **learnt).coverage.may_clear
-    assert plan_of(corpus, {"name": "pd-svd", "rank": 2}, design=many).coverage.may_clear
+    assert coverage_of(plan_of(corpus, noisy, design=many)).unread == unread
+    assert coverage_of(plan_of(corpus, noisy, design=many, **learnt)).may_clear
+    assert coverage_of(plan_of(corpus, {"name": "pd-svd", "rank": 2}, design=many)).may_clear
 
 
 def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus: Corpus) -> None:
     """However many there are: statistics look at their mean."""
     rated, few = {"name": "pd-nmf", "rank": 2, "weighted": True}, {"party_size": 20, "with_runs": 10}
-    (unread,) = plan_of(corpus, rated, design=few).coverage.unread
+    (unread,) = coverage_of(plan_of(corpus, rated, design=few)).unread
     assert unread.startswith("weights number by number")
     learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
-    assert plan_of(corpus, rated, design=few, **learnt).coverage.may_clear
+    assert coverage_of(plan_of(corpus, rated, design=few, **learnt)).may_clear
     assert but_followed(plan_of(corpus, rated | {"opens": "final"}, design=few)) == []
 
 
@@ -133,9 +135,9 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
 def test_every_start_and_solver_is_covered(corpus: Corpus, parameters: dict, more: set[str]) -> None:
     learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
     plan = plan_of(corpus, parameters | {"rank": 2}, **(learnt if {"weighted", "start"} & set(parameters) else {}))
-    assert plan.coverage.unread == ()
-    assert more <= set(plan.coverage.read_by)
-    assert ("sweeps" in plan.coverage.read_by) == (
+    assert coverage_of(plan).unread == ()
+    assert more <= set(coverage_of(plan).read_by)
+    assert ("sweeps" in coverage_of(plan).read_by) == (
         parameters.get("name") == "pd-nmf" and "tolerance" not in parameters
     )
 
@@ -143,19 +145,19 @@ def test_every_start_and_solver_is_covered(corpus: Corpus, parameters: dict, mor
 def test_a_start_by_svd_clears_nobody_before_its_sums_are_learnt_from(corpus: Corpus) -> None:
     """They and those of sweeps are equations in the same unknowns, and no column solves both at once."""
     parameters = {"name": "pd-nmf", "rank": 2, "start": "nnsvd"}
-    assert plan_of(corpus, parameters).coverage.unread[0].startswith("sums number by number")
+    assert coverage_of(plan_of(corpus, parameters)).unread[0].startswith("sums number by number")
     assert but_followed(plan_of(corpus, parameters | {"opens": "final"})) == []
     # Of ratings the weights must be learnt from besides, and nothing is said twice where sums are small too.
     for runs in (10, 7 * corpus.features):
         design = {"party_size": 20, "with_runs": runs}
-        sums, weights = plan_of(corpus, parameters | {"weighted": True}, design=design).coverage.unread
+        sums, weights = coverage_of(plan_of(corpus, parameters | {"weighted": True}, design=design)).unread
         assert (sums.split()[0], weights.split()[0]) == ("sums", "weights")
 
 
 def test_a_start_by_local_topics_clears_nobody(corpus: Corpus) -> None:
     """A run would have to tell everybody each party's own topics."""
     plan = plan_of(corpus, {"name": "pd-nmf", "rank": 2, "start": "best-of-m"})
-    assert plan.coverage.unread == ("local_topics",)
+    assert coverage_of(plan).unread == ("local_topics",)
     final = {"name": "pd-nmf", "rank": 2, "start": "best-of-m", "opens": "final"}
     assert but_followed(plan_of(corpus, final)) == []
 
@@ -164,7 +166,7 @@ def test_a_start_by_local_topics_clears_nobody(corpus: Corpus) -> None:
 def test_a_run_that_opens_its_final_output_alone_is_audited_as_that(corpus: Corpus, name: str) -> None:
     plan = plan_of(corpus, small(name) | {"opens": "final"} | ({"period": 1} if name == "fedpower" else {}))
     assert set(plan.opened) == set(final_output(plan.mechanism, corpus.features))
-    assert plan.coverage.may_clear == (name != "pd-nmf")
+    assert coverage_of(plan).may_clear == (name != "pd-nmf")
     assert but_followed(plan) == []
 
 
@@ -173,9 +175,9 @@ def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) 
     inner = {"name": "noisy", "mechanism": "pd-nmf", "noise": 0.1}
     every = plan_of(corpus, inner | {"parameters": {"rank": 2}})
     some = plan_of(corpus, inner | {"parameters": {"rank": 2, "start": "best-of-m"}})
-    assert every.coverage.may_clear
-    assert not some.coverage.may_clear
-    assert "local_topics" in some.coverage.unread
+    assert coverage_of(every).may_clear
+    assert not coverage_of(some).may_clear
+    assert "local_topics" in coverage_of(some).unread
     final = plan_of(corpus, inner | {"parameters": {"rank": 2, "opens": "final"}})
     assert but_followed(final) == []
     assert traits_of(final.mechanism).opens == "final"
@@ -183,7 +185,7 @@ def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) 
 
 def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
     one = {"families": [], "names": ["row-space-energy"]}
-    unread = plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread
+    unread = coverage_of(plan_of(corpus, small("pd-svd"), statistics=one)).unread
     assert unread[:4] == ("span", "span_sigma", "first_blocks", "block_sums")
     assert len(unread) == 5  # and what the other columns see, by name
 
@@ -192,13 +194,13 @@ def test_nobody_is_clear_without_the_columns_that_an_audit_tests_by_default(corp
     """Every announced array was read by `d-max`, which sees half of what `first-order-basis` does."""
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}
     by_default = plan_of(corpus, final)
-    (unread,) = plan_of(corpus, final, statistics={"families": [], "names": ["d-max"]}).coverage.unread
+    (unread,) = coverage_of(plan_of(corpus, final, statistics={"families": [], "names": ["d-max"]})).unread
     assert unread.startswith("what default columns see that were not tested: `row-space-energy`, ")
     assert f"and {len(by_default.statistics) - 5} more" in unread, "the learnt statistic is tested in any case"
     every = [s.name for s in by_default.statistics]
-    named = plan_of(corpus, final, statistics={"families": [], "names": every[1:]}).coverage
+    named = coverage_of(plan_of(corpus, final, statistics={"families": [], "names": every[1:]}))
     assert named.unread[0].count("`") == 4  # the one that is missing, and `statistics.families`
-    assert plan_of(corpus, final, statistics={"families": [], "names": every}).coverage.may_clear
+    assert coverage_of(plan_of(corpus, final, statistics={"families": [], "names": every})).may_clear
 
 
 def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
@@ -207,7 +209,7 @@ def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
     sparse = {"design": {"party_size": 20, "with_runs": 40}, "decision": {"margin": 0.9}}
     plan = plan_of(large, {"name": "pd-svd", "rank": 1, "opens": "final"}, **sparse)
     assert "linear-basis" in plan.skipped
-    assert plan.coverage.unread == ()
+    assert coverage_of(plan).unread == ()
 
 
 @pytest.mark.parametrize(("name", "array"), [("fedpower", "uploads"), ("fedpower-utility", "sums")])
@@ -288,7 +290,7 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
 
     def unread(name: str, rank: int = wide, **more) -> tuple[str, ...]:
         design = {"party_size": 0.5, "with_runs": 4}
-        return plan_of(corpus, {"name": name, "rank": rank} | more, design=design).coverage.unread
+        return coverage_of(plan_of(corpus, {"name": name, "rank": rank} | more, design=design)).unread
 
     for name, array in (("pd-svd", "first_blocks"), ("pd-pca", "first_blocks"), ("pd-nmf", "sums")):
         (said,) = unread(name)
@@ -301,7 +303,7 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
         numbers = wide * corpus.features - wide * (wide + 1) // 2
         assert f"`V` are {numbers:,} exact numbers in all" in said
     noisy = {"mechanism": "pd-svd", "parameters": {"rank": wide}, "scale": 1.0}
-    assert plan_of(corpus, {"name": "noisy"} | noisy).coverage.unread == ()
+    assert coverage_of(plan_of(corpus, {"name": "noisy"} | noisy)).unread == ()
     monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", len(corpus))
     assert unread("pd-svd") == ()
 
@@ -317,7 +319,7 @@ def test_how_many_exact_numbers_are_enough_depends_on_the_party_size_and_the_mar
     def unread(size: float, margin: float) -> tuple[str, ...]:
         final = {"name": "pd-svd", "rank": 1, "opens": "final"}
         design = {"party_size": size, "with_runs": 4}
-        return plan_of(many, final, design=design, decision={"margin": margin}).coverage.unread
+        return coverage_of(plan_of(many, final, design=design, decision={"margin": margin})).unread
 
     (said,) = unread(0.1, 0.2)
     assert "`V` are 13 exact numbers in all for 400 documents" in said
@@ -335,8 +337,8 @@ def test_what_can_be_followed_clears_nobody_where_it_is_numbers_enough(corpus: C
     assert followed({}, MayBeIn(150, 0.5, 0.4)) == ()
     final = {"name": "pd-nmf", "rank": 2, "opens": "final"}
     for sweeps in (1, 20, 100):
-        assert len(plan_of(corpus, final | {"sweeps": sweeps}).coverage.unread) == 1
-    assert plan_of(corpus, {"name": "pd-nmf", "rank": 2}).coverage.unread == ()
+        assert len(coverage_of(plan_of(corpus, final | {"sweeps": sweeps})).unread) == 1
+    assert coverage_of(plan_of(corpus, {"name": "pd-nmf", "rank": 2})).unread == ()
 
 
 def test_too_few_exact_numbers_hide_who_was_in() -> None:

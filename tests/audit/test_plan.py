@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from ksdp.audit.contract import Database, Documents, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -78,7 +79,9 @@ def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weigh
     def learnt(**mechanism: Any) -> tuple[tuple[str, ...], list[str]]:
         plan = plan_of(corpus, mechanism=mechanism | {"rank": 2})
         found = [s.reads for s in plan.statistics if isinstance(s, SimulatedStatistic)]
-        return (found[0] if found else ()), [one.split()[0] for one in plan.coverage.unread if "number by" in one]
+        return (found[0] if found else ()), [
+            one.split()[0] for one in coverage_of(plan).unread if "number by" in one
+        ]
 
     final, fed = {"name": "sigma-svd", "opens": "final"}, {"name": "fedpower", "period": 1}
     assert learnt(**final) == (("V", "sigma"), [])

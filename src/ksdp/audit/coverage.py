@@ -7,22 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
-from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, statistic_traits, traits_of
+from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, traits_of
 from ksdp.audit.mechanisms.chance import undeclared
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.mechanisms.recorded import is_own, own_parts
 from ksdp.audit.mechanisms.schema import exact_throughout
+from ksdp.audit.plan import Plan, reads, rounds_solved, unweighed
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import drawn_database, final_numbers, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
 from ksdp.audit.statistics.simulated import SimulatedStatistic
-
-if TYPE_CHECKING:
-    from ksdp.audit.plan import Plan
 
 _UNSOLVED = (
     "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
@@ -111,17 +108,6 @@ class MayBeIn:
         return min(enough_numbers(self.share), telling_numbers(self.share, self.margin))
 
 
-def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
-    """Names of the announced arrays that a statistic reads, where these are to be seen.
-
-    All that it `needs`, the first one there is of `needs_any`, and what it says that it `reads` where it is there.
-    """
-    names = tuple(seen)
-    more = statistic_traits(statistic)
-    wanted = {*statistic.needs, *more.reads, *[name for name in more.needs_any if name in names][:1]}
-    return frozenset(wanted & set(names))
-
-
 def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
     """Arrays in which a rule learnt from the runs sees more than any statistic.
 
@@ -130,20 +116,6 @@ def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
     """
     sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a in announced}
     return tuple(a.name for a in announced if a.learner == "always" or (a.learner and sizes[a.name] < runs))
-
-
-def unweighed(
-    announced: Iterable[Release], seen: Iterable[str], statistics: Iterable[Statistic]
-) -> tuple[Release, ...]:
-    """Arrays, those aside that everybody works out from others, of which no statistic weighs every number.
-
-    One number is read whole by whatever reads it.
-    """
-    names = tuple(seen)
-    weighing = (statistic for statistic in statistics if statistic_traits(statistic).weighs)
-    weighed = {name for statistic in weighing for name in reads(statistic, names)}
-    found = (a for a in announced if a.name not in weighed and not a.derived_from)
-    return tuple(array for array in found if math.prod(array.shape) > 1)
 
 
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
@@ -299,24 +271,7 @@ def coverage(
     return Coverage({n: who for n, who in by.items() if who}, tuple(unread))
 
 
-def observed_precision(plan: Plan) -> str:
-    """The precision of observables: `store.precision`, or double where single would hide who was in.
-
-    That is where exact sums of rounds are solved for who was in (`solve`). Each further round says a little
-    that is new, in digits that single precision rounds away and the wire, of multiples of 2^-31, does not: D is up
-    to 0.09 larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 5).
-    """
-    documents = int(plan.units.sizes[plan.holdings.victim].sum())
-    return "float64" if rounds_solved(plan.mechanism, plan.announced, documents) else plan.spec.store.precision
-
-
-def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: int) -> bool:
-    """Whether exact sums of rounds are among these arrays, and so many documents are solved for who was in."""
-    exact = traits_of(mechanism).noise_free and any(array.early for array in arrays)
-    return exact and fits_dense_solver(documents)
-
-
-def planned_coverage(plan: Plan) -> Coverage:
+def coverage_of(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
     of_all = [s for s in plan.statistics if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]

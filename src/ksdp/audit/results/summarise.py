@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
 from ksdp.audit.contract import guarantee_of, traits_of
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts
@@ -208,8 +209,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         skipped_statistics=plan.skipped,
         opens="final" if plan.spec.statistics.sees == "final" else traits_of(plan.mechanism).opens,
         announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.read),
-        coverage=plan.coverage.read_by,
-        unread=plan.coverage.unread,
+        coverage=coverage_of(plan).read_by,
+        unread=coverage_of(plan).unread,
         paper_alone=_paper_alone(tested),
         controls=judged,
         power=_power(tested, len(plan.columns)),

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.mechanisms.privacy.moments import Moments
@@ -276,7 +277,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         chance,
         math.sqrt(max(high**2 - chance**2, 0.0)),
         max(distances, key=lambda name: float(np.median(distances[name]))),
-        plan.coverage.unread,
+        coverage_of(plan).unread,
         (hopeless or least > quota) and not last,
     )
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.certifying import copies_of, proved_bound
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.plan import Plan, strongest_alone
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
@@ -59,7 +60,7 @@ async def _looks(
     copies = await steps.run_in_thread(copies_of, whole)
     proved = proved_bound(whole, copies)
     interim: InterimVerdicts | None = None
-    scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, whole.coverage.may_clear)
+    scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, coverage_of(whole).may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:

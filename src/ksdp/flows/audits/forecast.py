@@ -11,7 +11,7 @@ from typing import Any
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.contract import traits_of
-from ksdp.audit.coverage import telling
+from ksdp.audit.coverage import coverage_of, telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.recorded import is_own
@@ -210,8 +210,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "statistics": [s.name for s in plan.statistics],
         "skipped_statistics": plan.skipped,
         "opens": traits_of(plan.mechanism).opens,
-        "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
-        "unread": list(plan.coverage.unread),
+        "coverage": {name: list(who) for name, who in coverage_of(plan).read_by.items()},
+        "unread": list(coverage_of(plan).unread),
         "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
         "proved": plan.proved,
         "promise": _promise(plan),
@@ -320,7 +320,7 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
     """From how many documents on a run is safe, by a trial; None where that is not asked or would last."""
     margin, population = plan.spec.rule.margin, size_base(plan.spec, plan.corpus)
     runs = min(_RUNS, int(_SECONDS / 2 / max(seconds_a_run, 1e-9)))
-    if plan.proved or not margin or plan.coverage.unread or runs < _FEWEST or is_own(plan.mechanism):
+    if plan.proved or not margin or coverage_of(plan).unread or runs < _FEWEST or is_own(plan.mechanism):
         return None
     try:
         trial = trial_plan(plan.spec, plan.corpus, min(_DRAWN, len(plan.audited)), runs)

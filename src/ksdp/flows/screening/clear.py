@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.measures import cost_of_leaving_out
 from ksdp.audit.mechanisms.schema import opened
@@ -148,7 +149,7 @@ def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
 
 def covered_by(plan: Plan) -> Covered:
     """What an audit by this plan looks at, of what a run shows its parties."""
-    return Covered(traits_of(plan.mechanism).opens, tuple(sorted(plan.coverage.read_by)))
+    return Covered(traits_of(plan.mechanism).opens, tuple(sorted(coverage_of(plan).read_by)))
 
 
 def audited_sizes(plan: Plan) -> AuditedSizes:

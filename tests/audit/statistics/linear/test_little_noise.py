@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.coverage import MayBeIn, telling_numbers, unblurred
+from ksdp.audit.coverage import MayBeIn, coverage_of, telling_numbers, unblurred
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.plan import Plan
@@ -63,7 +63,7 @@ def noise_of(size: float) -> dict[str, float]:
 def test_noise_that_hides_leaves_everybody_to_be_decided(mechanism: dict[str, Any]) -> None:
     rows = sparse_rows(0.0)
     unit = sp.csr_array(sp.diags_array(1.0 / np.linalg.norm(rows.toarray(), axis=1)) @ rows)
-    assert plan_of(mechanism, canonical(unit)).coverage.unread == ()
+    assert coverage_of(plan_of(mechanism, canonical(unit))).unread == ()
 
 
 def test_it_counts_the_numbers_whose_noise_is_below_a_hundredth_of_what_documents_add() -> None:

@@ -10,6 +10,7 @@ from scipy.stats import ks_2samp, spearmanr
 
 from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
@@ -52,7 +53,7 @@ def test_groups_are_told_by_as_many_numbers_as_there_are_groups() -> None:
     one_by_one = distances(plan, "linear-basis-of-rows", 80)
     assert np.median(solved) > 0.99
     assert np.median(one_by_one) < 0.9
-    assert plan.coverage.may_clear
+    assert coverage_of(plan).may_clear
 
 
 def test_the_solution_is_that_of_least_squares_within_bounds() -> None:
@@ -110,6 +111,6 @@ def test_groups_that_are_not_solved_for_are_not_cleared() -> None:
     assert not groups_solved(10, 2**20, 2**9)
     final = {"name": "pd-svd", "rank": 7, "opens": "final"}
     few, many = plan_of(final, groups=300), plan_of(final, groups=1100)
-    assert few.coverage.may_clear
-    (unread,) = many.coverage.unread
+    assert coverage_of(few).may_clear
+    (unread,) = coverage_of(many).unread
     assert unread.startswith("which groups were in, by equations: 70 announced numbers")
