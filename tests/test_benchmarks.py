@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import bounds, kernels, plain, signed
+from benchmarks import bounds, kernels, plain, signed, signed_lists
 
 from ksdp.audit.verdicts.laws import ks_tables
+from ksdp.storage.readers.spec_files import read_spec_file
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")
@@ -80,3 +81,11 @@ def test_the_attack_on_a_list_proves_the_one_that_stands_out_and_nobody_of_those
     assert np.flatnonzero(found.lower > 0.5).tolist() == [7]
     signed.run([str(tmp_path / "list.txt"), str(tmp_path / "spec.toml")], size=15, runs=400)
     assert capsys.readouterr().out.splitlines()[0].startswith("30 listed, margin 0.5, 15 in a run")
+
+
+@pytest.mark.parametrize("name", ["patients", "digits", "ada", "demo"])
+def test_a_setting_whose_list_is_signed_is_a_table_and_a_spec(tmp_path: Path, name: str) -> None:
+    one = signed_lists.SETTINGS[name]
+    read, base = read_spec_file(one.write(tmp_path))
+    assert (base, read.decision.margin, read.design.with_runs) == (tmp_path, one.margin, one.runs)
+    assert (base / "table.csv").exists() == (one.table is not None)
