@@ -56,16 +56,9 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def imported(path: Path) -> tuple[tuple[int, str], ...]:
-    """Lines and modules; not what only type checkers import."""
-    tree = parsed(path)
-    typing = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
+    """Lines and modules, with those that only type checkers import."""
     found: list[tuple[int, str]] = []
-    for node in (node for node in ast.walk(tree) if id(node) not in typing):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:  # what is taken may be a module

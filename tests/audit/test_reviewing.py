@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.audit.errors import InputError, StaleDecision
+from ksdp.audit.errors import InputError
 from ksdp.audit.reviewing import (
     LONGEST_REASON,
     Decision,
     Entry,
     Proposal,
+    StaleDecision,
     State,
     Status,
     check_proposal,

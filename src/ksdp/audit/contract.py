@@ -30,14 +30,13 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 
 if TYPE_CHECKING:
     from ksdp.audit.mechanisms.planted import ArrayLeak
-    from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
-    from ksdp.audit.statistics.linear.releases import Added, Adds
-    from ksdp.audit.statistics.linear.system import LinearSystem
 
 Array = NDArray[Any]
 Made = TypeVar("Made")
-Equations = Callable[["Observables", "Pool", "Added"], "tuple[Adds, LinearSystem]"]
-"""What documents add to the noisy sums of a run, and these sums, where databases are made of a pool."""
+Equations = Callable[["Observables", "Pool", Callable[[str, Vector], float]], tuple[object, object]]
+"""What documents add to the noisy sums of a run, and these sums (`statistics.linear.releases.Solvable`).
+
+It is given what a run released, the pool of its databases, and the variance of what `noisy` added."""
 OPENS = ("every round", "final")
 """What a run may show its parties: what every round announces, or its final output alone."""
 
@@ -354,6 +353,15 @@ class Derives(Protocol):
 
 Transcript = TypeVar("Transcript")
 """Everything that one run announces."""
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """What a mechanism's releases cost together, by one way of counting."""
+
+    way: str
+    epsilon: float
+    delta: float
 
 
 @runtime_checkable

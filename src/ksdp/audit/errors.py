@@ -21,11 +21,6 @@ No message ever holds the text of a document: only file names, row numbers, ids 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ksdp.audit.reviewing import Entry
-
 
 class KsdpError(Exception):
     """Base of everything ksdp raises on purpose."""
@@ -45,20 +40,6 @@ class CorpusError(InputError):
 
 class CorpusAway(CorpusError):
     """A file of the corpus is at a URL and cannot be read now: its server is silent, or it is being changed."""
-
-
-class StaleDecision(InputError):
-    """A decision was made without having seen what is in force by now; nothing was recorded.
-
-    Parameters
-    ----------
-    newer : Entry or None
-        The newest entry about the document; None where a newer audit, and no entry, is what was not seen.
-    """
-
-    def __init__(self, message: str, newer: Entry | None = None) -> None:
-        super().__init__(message)
-        self.newer = newer
 
 
 class StoreError(KsdpError):

@@ -81,7 +81,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
 def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
     """What the spec plants for the victim's documents, or groups."""
     rows = {str(held.units.ids[unit]): int(unit) for unit in held.victim} if spec.planted else {}
-    return leaks_of(spec.planted, rows, shown.recorded)
+    return leaks_of(spec.planted, rows, {array.name: array.shape for array in shown.recorded})
 
 
 def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) -> Promise | None:

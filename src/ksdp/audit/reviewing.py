@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from ksdp.audit.errors import InputError, StaleDecision
+from ksdp.audit.errors import InputError
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode's categories: controls, formats, surrogates, private, unassigned, line and paragraph separators."""
@@ -62,6 +62,20 @@ def plural(count: int, word: str) -> str:
     ('1 document', '2 groups')
     """
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+class StaleDecision(InputError):
+    """A decision was made without having seen what is in force by now; nothing was recorded.
+
+    Parameters
+    ----------
+    newer : Entry or None
+        The newest entry about the document; None where a newer audit, and no entry, is what was not seen.
+    """
+
+    def __init__(self, message: str, newer: Entry | None = None) -> None:
+        super().__init__(message)
+        self.newer = newer
 
 
 LONGEST_REASON = 2000

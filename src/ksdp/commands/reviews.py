@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ksdp.audit.errors import InputError, StaleDecision, StoreError
+from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.reviewing import StaleDecision
 from ksdp.commands.options import (
     AuditArgument,
     JsonOption,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 OWN = """
 from dataclasses import dataclass
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
+from ksdp.audit.mechanisms.pem.algorithm import PemState
+from ksdp.audit.mechanisms.pem.noise import VectorBlock
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
+from ksdp.audit.mechanisms.pem.algorithm import PemState
+from ksdp.audit.mechanisms.pem.noise import VectorBlock
 from ksdp.extras.pem.states import pack_state, unpack_state
 
 BLOCKS = (

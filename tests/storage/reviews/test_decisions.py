@@ -16,8 +16,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
-from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, Status, fold
+from ksdp.audit.errors import InputError, InvalidAudit, StoreError
+from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, StaleDecision, Status, fold
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.mapped_corpus import store_corpus

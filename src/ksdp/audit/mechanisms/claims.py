@@ -31,10 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from ksdp.audit.contract import Claims, Database, Guarantee, Mechanism, guarantee_of
+from ksdp.audit.contract import Claims, Database, Guarantee, Mechanism, PrivacyCost, guarantee_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import given_fields
-from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs

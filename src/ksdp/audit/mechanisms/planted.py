@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Release
 from ksdp.audit.errors import SpecError
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.specs.models import PlantedSpec
@@ -57,10 +56,10 @@ class ArrayLeak:
 
 
 def leaks_of(
-    planted: Sequence[PlantedSpec], rows: Mapping[str, int], announced: Sequence[Release]
+    planted: Sequence[PlantedSpec], rows: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[ArrayLeak, ...]:
-    """The leaks of a spec."""
-    sizes = {array.name: int(np.prod(array.shape)) for array in announced}
+    """Return the leaks of a spec, given the row of each document and the shape of each announced array."""
+    sizes = {name: int(np.prod(shape)) for name, shape in shapes.items()}
     leaks = []
     for one in planted:
         where = f"`planted` of document {one.document!r}"

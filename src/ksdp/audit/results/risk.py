@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.specs.models import DeclaredSpec
-
-if TYPE_CHECKING:
-    from ksdp.audit.results.summary import Summary
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -88,30 +85,3 @@ def precision(prior: float, tpr: float, fpr: float) -> float:
     """How often a claim is right, by Bayes' rule; the prior where no claim is made."""
     claimed = prior * tpr + (1 - prior) * fpr
     return prior * tpr / claimed if claimed else prior
-
-
-def risk_of(summary: Summary) -> Risk:
-    """The layers of an audit, as far as they are known."""
-    declared, fresh, margin = summary.spec.declared, summary.fresh, summary.spec.rule.margin
-    measured = MeasuredRisk(
-        largest=summary.largest_distance,
-        largest_mu=gaussian_mu(summary.largest_distance),
-        margin=margin,
-        margin_mu=gaussian_mu(margin),
-        largest_proved=None if fresh is None else fresh.largest_advantage_low,
-        median=None if fresh is None else fresh.median_advantage,
-        median_tpr_at_fpr_01=None if fresh is None else fresh.median_tpr_at_fpr_01,
-    )
-    prior = declared.prior
-    if prior is None or not summary.valid:
-        return Risk(measured, declared, None)
-    proved, median, rate = measured.largest_proved, measured.median, measured.median_tpr_at_fpr_01
-    share = summary.verdicts.sensitive / summary.documents
-    combined = CombinedRisk(
-        at_margin=least_precision(prior, margin),
-        largest=None if proved is None else least_precision(prior, max(proved, 0.0)),
-        median=None if median is None else least_precision(prior, max(median, 0.0)),
-        median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
-        exposed=None if declared.people is None else declared.people * share,
-    )
-    return Risk(measured, declared, combined)

@@ -30,7 +30,7 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
-from ksdp.audit.results.risk import Risk, risk_of
+from ksdp.audit.results.risk import CombinedRisk, MeasuredRisk, Risk, gaussian_mu, least_precision, precision
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.control_outcome import Controls
 
@@ -140,4 +140,31 @@ class Summary(StoredSummary):
     @property
     def risk(self) -> Risk:
         """What was measured, what people declared, and what follows from both."""
-        return risk_of(self)
+        return _risk_of(self)
+
+
+def _risk_of(summary: Summary) -> Risk:
+    """The layers of an audit, as far as they are known."""
+    declared, fresh, margin = summary.spec.declared, summary.fresh, summary.spec.rule.margin
+    measured = MeasuredRisk(
+        largest=summary.largest_distance,
+        largest_mu=gaussian_mu(summary.largest_distance),
+        margin=margin,
+        margin_mu=gaussian_mu(margin),
+        largest_proved=None if fresh is None else fresh.largest_advantage_low,
+        median=None if fresh is None else fresh.median_advantage,
+        median_tpr_at_fpr_01=None if fresh is None else fresh.median_tpr_at_fpr_01,
+    )
+    prior = declared.prior
+    if prior is None or not summary.valid:
+        return Risk(measured, declared, None)
+    proved, median, rate = measured.largest_proved, measured.median, measured.median_tpr_at_fpr_01
+    share = summary.verdicts.sensitive / summary.documents
+    combined = CombinedRisk(
+        at_margin=least_precision(prior, margin),
+        largest=None if proved is None else least_precision(prior, max(proved, 0.0)),
+        median=None if median is None else least_precision(prior, max(median, 0.0)),
+        median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
+        exposed=None if declared.people is None else declared.people * share,
+    )
+    return Risk(measured, declared, combined)

@@ -22,15 +22,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import (
-    PemAlgorithm,
-    PemState,
-    PemTotal,
-    VectorBlock,
-    client_vector,
-    sampled,
-)
-from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Vetted, reach
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, client_vector, sampled
+from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, VectorBlock, Vetted, reach
 from ksdp.audit.numeric.array_types import Words
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.extras.pem.states import pack_state, unpack_state
@@ -190,7 +183,7 @@ class _Side:
                 f"{hub} sent a state of iteration {state.iteration}; iteration {self.iteration} is due: "
                 "the aggregator is not to be trusted."
             )
-        if self.terms.budget.over(state):
+        if state.ends(self.terms.budget):
             return None
         self.terms.check_room(state.blocks, self.clients)
         self.iteration += 1

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
+from ksdp.audit.mechanisms.pem.algorithm import PemState
+from ksdp.audit.mechanisms.pem.noise import VectorBlock
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
 _DTYPES = {"<f8", "<i8", "<i2", "|b1"}

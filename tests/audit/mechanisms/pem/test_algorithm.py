@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, VectorBlock, contribution
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, contribution
 from ksdp.audit.mechanisms.pem.functions import PemLogistic
+from ksdp.audit.mechanisms.pem.noise import VectorBlock
 
 
 @dataclass(frozen=True)

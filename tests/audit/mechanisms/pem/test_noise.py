@@ -16,13 +16,14 @@ from papers.data import adult, one_hot
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, VectorBlock, run_ideal
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import (
     Budget,
     Sampler,
     Simulated,
     Sparse,
+    VectorBlock,
     Vetted,
     _opendp,
     before_sampling,

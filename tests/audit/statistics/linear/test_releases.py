@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.mechanisms.pem.added import noise_variance
-from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock, contribution
+from ksdp.audit.mechanisms.pem.algorithm import PemState, contribution
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
-from ksdp.audit.mechanisms.pem.noise import Budget, log_law
+from ksdp.audit.mechanisms.pem.noise import Budget, VectorBlock, log_law
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower

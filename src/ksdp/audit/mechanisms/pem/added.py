@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ksdp.audit.contract import Database
-from ksdp.audit.mechanisms.pem.algorithm import VectorBlock, clipped
+from ksdp.audit.mechanisms.pem.algorithm import clipped
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
-from ksdp.audit.mechanisms.pem.noise import Budget
+from ksdp.audit.mechanisms.pem.noise import Budget, VectorBlock
 from ksdp.audit.numeric.array_types import Floats, Vector
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 

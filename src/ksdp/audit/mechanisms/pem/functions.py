@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
+from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal
+from ksdp.audit.mechanisms.pem.noise import VectorBlock
 
 Items = NDArray[np.int16]
 _CHUNK = 1 << 22

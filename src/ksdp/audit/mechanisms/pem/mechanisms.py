@@ -13,7 +13,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ksdp.audit.contract import EXACT, Array, Database, Guarantee, Noise, Observables, Pool, Release, Terms, Traits
+from ksdp.audit.contract import (
+    EXACT,
+    Array,
+    Database,
+    Guarantee,
+    Noise,
+    Observables,
+    Pool,
+    PrivacyCost,
+    Release,
+    Terms,
+    Traits,
+)
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.mechanisms.pem.added import (
@@ -25,18 +37,10 @@ from ksdp.audit.mechanisms.pem.added import (
     logistic_pair,
     noise_variance,
 )
-from ksdp.audit.mechanisms.pem.algorithm import (
-    PemAlgorithm,
-    PemRun,
-    PemState,
-    PemTotal,
-    VectorBlock,
-    contribution,
-    run_ideal,
-)
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemRun, PemState, PemTotal, contribution, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, candidates
-from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, log_law, tight_epsilon
-from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
+from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, VectorBlock, Vetted, log_law, tight_epsilon
+from ksdp.audit.mechanisms.privacy.noise import adjacency_words, check_sampler
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added, statistics_of_sums

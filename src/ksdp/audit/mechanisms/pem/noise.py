@@ -7,16 +7,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ksdp.audit.errors import InputError
-
-if TYPE_CHECKING:
-    from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 
 
 class Sampler(Protocol):
@@ -191,6 +188,67 @@ class Sparse:
 
 
 @dataclass(frozen=True)
+class VectorBlock:
+    """Some dimensions of the vectors that share a bound and a part of epsilon.
+
+    Parameters
+    ----------
+    size : dimensions
+    bound : largest L1 norm of one record's part; longer ones are scaled down
+    share : of the iteration's epsilon, in (0, 1]; those of all blocks add up to 1
+    cap : largest size of one entry, larger ones are cut; `bound` unless given
+    nonnegative : entries below 0 are cut
+    fraction_bits : f: entries are whole multiples (steps) of 2^-f, rounded towards zero
+
+    >>> VectorBlock(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one
+    4
+    """
+
+    size: int
+    bound: float
+    share: float = 1.0
+    cap: float | None = None
+    nonnegative: bool = False
+    fraction_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError(f"`size` must be at least 1; got {self.size}.")
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise InputError(f"`bound` must be positive and finite; got {self.bound}.")
+        if not 0 < self.share <= 1:
+            raise InputError(f"`share` must be in (0, 1]; got {self.share}.")
+        if self.cap is not None and not 0 < self.cap <= self.bound:
+            raise InputError(f"`cap` must be in (0, {self.bound:g}], the bound; got {self.cap}.")
+        if not 0 <= self.fraction_bits <= 40:
+            raise InputError(f"`fraction_bits` must be 0 to 40; got {self.fraction_bits}.")
+        if self.bound_steps < 1 or self.cap_steps < 1:
+            raise InputError("`bound` and `cap` must be at least one step of 2^-`fraction_bits`.")
+        if self.bound_steps > 2**52:
+            raise InputError("`bound` has too many steps: ask for fewer fraction bits.")
+
+    @property
+    def bound_steps(self) -> int:
+        """`bound` in steps, rounded down."""
+        return math.floor(self.bound * 2.0**self.fraction_bits)
+
+    @property
+    def cap_steps(self) -> int:
+        """`cap` in steps, rounded down."""
+        return math.floor((self.bound if self.cap is None else self.cap) * 2.0**self.fraction_bits)
+
+    @property
+    def entry_sensitivity(self) -> int:
+        """By how many steps one entry of a sum can change when one record is replaced."""
+        return self.cap_steps if self.nonnegative else min(2 * self.cap_steps, 2 * self.bound_steps)
+
+    @property
+    def sensitivity(self) -> int:
+        """L in steps: by how much (L1) the sum can change when one record is replaced."""
+        return min(2 * self.bound_steps, self.size * self.entry_sensitivity)
+
+
+@dataclass(frozen=True)
 class Budget:
     """What a run may cost a record, and the noise that follows from it.
 
@@ -202,7 +260,6 @@ class Budget:
     stream : every record enters one iteration at most, which may then spend all of `epsilon`
     sparse : clients send large entries only
 
-    >>> from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
     >>> Budget(epsilon=1.0, iterations=50).scale(VectorBlock(27, bound=8.0, share=0.5))  # T L / (epsilon / 2)
     1600.0
     """
@@ -244,10 +301,6 @@ class Budget:
     def scale(self, block: VectorBlock) -> float:
         """lambda: scale of each server's noise on a block, in the block's steps; 0 where epsilon is infinite."""
         return block.sensitivity / self.of_block(block)
-
-    def over(self, state: PemState) -> bool:
-        """Whether no iteration is left: the algorithm has ended, or has had all."""
-        return not state.blocks or state.iteration >= self.iterations
 
     def spent(self, iterations: int) -> float:
         """What so many iterations have cost a record."""

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import SAMPLERS, Database
+from ksdp.audit.contract import SAMPLERS, Database, PrivacyCost
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.numeric.array_types import Floats
 
@@ -60,15 +60,6 @@ FRACTION_BITS = 31
 _LARGEST = 2.0**62
 _COARSEST = 16.0
 """Grid steps in one deviation, at least: below, the discrete Gaussian is not the continuous one to rounding."""
-
-
-@dataclass(frozen=True)
-class PrivacyCost:
-    """What a mechanism's releases cost together, by one way of counting."""
-
-    way: str
-    epsilon: float
-    delta: float
 
 
 @dataclass(frozen=True)

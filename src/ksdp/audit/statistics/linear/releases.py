@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from ksdp.audit.contract import (
     Database,
     Documents,
-    Equations,
     Mechanism,
     Observables,
     Pool,
@@ -295,6 +294,10 @@ Adds = Callable[[sp.csr_array], FactoredContributions]
 """What each document adds to the sums of a run."""
 
 
+Solvable = Callable[[Observables, Pool, Added], tuple[Adds, LinearSystem]]
+"""`Terms.equations` as this module solves them."""
+
+
 def nothing_added(name: str, array: Floats) -> float:
     """The variance of what was added to an array, where nobody added anything."""
     return 0.0
@@ -342,9 +345,9 @@ class LinearReleases(_Solved):
         return terms, known
 
 
-def equations_of(releases: Iterable[Release]) -> dict[str, Equations]:
+def equations_of(releases: Iterable[Release]) -> dict[str, Solvable]:
     """Of the noisy sums whose equations a mechanism gives, by name."""
-    return {a.name: a.terms.equations for a in releases if a.terms and a.terms.equations}
+    return {a.name: cast(Solvable, a.terms.equations) for a in releases if a.terms and a.terms.equations}
 
 
 def statistics_of_sums(releases: Sequence[Release]) -> tuple[LinearReleases, ...]:
