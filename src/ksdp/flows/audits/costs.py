@@ -30,6 +30,8 @@ class Constants(NamedTuple):
     """A number that the run announces."""
     linear: float
     """A document that may be in the run, in a noisy or large linear system that says who was."""
+    pair: float = 0.0
+    """A pair of features, where products of two are released with noise; four times that in a linear system."""
 
 
 MECHANISMS = {
@@ -42,9 +44,9 @@ MECHANISMS = {
     "noisy": Constants(5e-3, 100e-9, 65e-9, 85e-6),
     "fedpower": Constants(3e-3, 25e-9, 45e-9, 10e-6),
     "fedpower-utility": Constants(2.4e-3, 15e-9, 85e-9, 10e-6),
-    "dp-nmf": Constants(10e-3, 100e-9, 200e-9, 75e-6),
-    "dpdispca": Constants(3e-3, 15e-9, 500e-9, 90e-6),
-    "moments": Constants(1e-3, 15e-9, 150e-9, 90e-6),
+    "dp-nmf": Constants(12e-3, 110e-9, 25e-9, 75e-6),
+    "dpdispca": Constants(1e-3, 15e-9, 25e-9, 10e-6, 220e-9),
+    "moments": Constants(1e-3, 15e-9, 25e-9, 10e-6, 140e-9),
     "term-counts": Constants(0.5e-3, 0.0, 150e-9, 15e-6),
     **dict.fromkeys(("hardt-roth", "broken-power", "fedpower-private"), Constants(1.2e-3, 10e-9, 35e-9, 10e-6)),
     **dict.fromkeys(("pem-kmeans", "pem-logistic", "pem-apriori"), Constants(5e-3, 15e-9, 90e-9, 50e-6)),
@@ -103,14 +105,15 @@ def costs_of(plan: Plan, own: float = math.inf) -> Costs:
     systems = sum(statistic.name.startswith("linear-") for statistic in plan.statistics)
     ran, attacked, looked = own, 0.0, 0.0
     if is_known(plan):
-        name, traits = plan.mechanism.name, traits_of(plan.mechanism)
+        name, traits = plan.mechanism.name.partition("#")[0], traits_of(plan.mechanism)
         mechanism = MECHANISMS.get(f"{name}, {traits.opens}", MECHANISMS[name])
         row = plan.corpus.matrix.nnz / len(plan.units)
         in_run = plan.holdings.size + plan.holdings.entering + len(plan.holdings.coalition)
         numbers = sum(math.prod(array.shape) for array in plan.announced)
-        ran = mechanism.run + mechanism.entry * row * in_run * rank + mechanism.number * numbers
+        pairs = mechanism.pair * plan.corpus.matrix.shape[1] ** 2
+        ran = mechanism.run + mechanism.entry * row * in_run * rank + mechanism.number * numbers + pairs
         exact = traits.noise_free and fits_dense_solver(pool)
-        system = EXACT * row * pool * in_run if exact else mechanism.linear * pool
+        system = EXACT * row * pool * in_run if exact else mechanism.linear * pool + 4.0 * pairs
         attacked = systems * (SYSTEM + system) + sum(LEARNT * one.runs for one in learnt)
         others = len(plan.statistics) - systems - len(learnt)
         looked = others * (STATISTIC + ENTRY * row * measured * rank)
