@@ -32,7 +32,7 @@ AUDITS: dict[str, tuple[dict[str, Any], float, int]] = {
 
 
 def test_audits_take_what_was_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slower or busier machine moves all ratios alike, so that they are taken in units of their median."""
+    """A slower or busier machine moves all ratios alike: they are within a factor of two of one speed."""
     for module in ("audit", "stages"):
         clock = SimpleNamespace(monotonic=time.process_time)
         monkeypatch.setattr(f"ksdp.flows.audits.{module}.time", clock)
@@ -50,4 +50,4 @@ def test_audits_take_what_was_forecast(tmp_path: Path, monkeypatch: pytest.Monke
         print(f"{name:24} forecast {said:6.1f}  ratio {ratios[name]:.2f}", flush=True)
     found = np.array(list(ratios.values()))
     assert 0.25 < np.median(found) < 4.0
-    assert (np.abs(np.log2(found / np.median(found))) < 1.0).all(), ratios
+    assert found.max() / found.min() < 4.0, ratios

@@ -41,6 +41,7 @@ MECHANISMS = {
     "pd-pca, final": Constants(1.5e-3, 13e-9, 25e-9, 30e-6),
     "sigma-svd": Constants(3e-3, 60e-9, 25e-9, 28e-6),
     "pd-nmf": Constants(2e-3, 27e-9, 17e-9, 25e-6),
+    "pd-nmf, weighted": Constants(2e-3, 27e-9, 17e-9, 200e-6),
     "noisy": Constants(5e-3, 100e-9, 65e-9, 85e-6),
     "fedpower": Constants(3e-3, 25e-9, 45e-9, 10e-6),
     "fedpower-utility": Constants(2.4e-3, 15e-9, 85e-9, 10e-6),
@@ -52,10 +53,10 @@ MECHANISMS = {
     **dict.fromkeys(("pem-kmeans", "pem-logistic", "pem-apriori"), Constants(5e-3, 15e-9, 90e-9, 50e-6)),
     **dict.fromkeys(("null", "planted-leak", "recorded"), Constants(0.5e-3, 0.0, 20e-9, 0.0)),
 }
-"""By name, and apart for the final output alone where that takes less."""
+"""By name, with rows of their own for the final output alone and for ratings, where these differ."""
 SYSTEM, EXACT = 4e-3, 7e-9
 """A linear system, however small; an exact one, a stored entry of the documents times a document in the run."""
-STATISTIC, ENTRY = 0.4e-3, 1.3e-9
+STATISTIC, ENTRY = 0.4e-3, 0.8e-9
 """Another statistic in a run; a stored entry of the documents, for each topic or direction."""
 LEARNT, TRAINED, TAUGHT = 4e-6, 1.5e-3, 3e-6
 """A training run, each time that what it taught is applied; learning from it; for each document besides."""
@@ -106,13 +107,13 @@ def costs_of(plan: Plan, own: float = math.inf) -> Costs:
     ran, attacked, looked = own, 0.0, 0.0
     if is_known(plan):
         name, traits = plan.mechanism.name.partition("#")[0], traits_of(plan.mechanism)
-        mechanism = MECHANISMS.get(f"{name}, {traits.opens}", MECHANISMS[name])
+        mechanism = MECHANISMS.get(f"{name}, {'weighted' if traits.weighted else traits.opens}", MECHANISMS[name])
         row = plan.corpus.matrix.nnz / len(plan.units)
         in_run = plan.holdings.size + plan.holdings.entering + len(plan.holdings.coalition)
         numbers = sum(math.prod(array.shape) for array in plan.announced)
         pairs = mechanism.pair * plan.corpus.matrix.shape[1] ** 2
         ran = mechanism.run + mechanism.entry * row * in_run * rank + mechanism.number * numbers + pairs
-        exact = traits.noise_free and fits_dense_solver(pool)
+        exact = traits.noise_free and not traits.weighted and fits_dense_solver(pool)
         system = EXACT * row * pool * in_run if exact else mechanism.linear * pool + 4.0 * pairs
         attacked = systems * (SYSTEM + system) + sum(LEARNT * one.runs for one in learnt)
         others = len(plan.statistics) - systems - len(learnt)
