@@ -42,7 +42,7 @@ StoreOption = Annotated[
     Path, typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one per core.")
+    int | None, typer.Option("--workers", min=1, help="Worker processes, under Prefect and Dask.")
 ]
 HereOption = Annotated[
     int | None,

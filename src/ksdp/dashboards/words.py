@@ -129,7 +129,6 @@ def label(name: str) -> Markup:
 
 _STAGES = {
     "prepare": ("reading the corpus", ""),
-    "try": ("trying a few runs", ""),
     "serve": ("starting the Prefect server and the workers", ""),
     "sample": ("running the mechanism", "runs"),
     "test": ("testing documents", "documents"),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.contract import Pool
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Part, Plan, document_parts, keeps_values
 from ksdp.audit.planning import make_plan
@@ -42,13 +41,6 @@ class AuditRef:
     code: str | None = None
     """Digest of code that is not ours, as whoever started the audit has it (`code_of`); None: there is none, or
     nobody compares."""
-    pool: Pool | None = field(default=None, compare=False, repr=False)
-    """What is known already of what databases are made of: a few runs are tried before it is said where
-    an audit is made. It depends on the corpus and the plan alone, and stays in this process."""
-
-    def __getstate__(self) -> dict[str, object]:
-        """All but the pool, which another process works out for itself."""
-        return self.__dict__ | {"pool": None}
 
     def at(self, stage: str) -> AuditRef:
         """Another stage of the same audit, with all its documents."""
@@ -94,7 +86,7 @@ def _audit(ref: AuditRef, written: tuple[int, ...]) -> Plan:
             "a worker has other code of the mechanism or of a statistic than this machine: install the same on all"
             " of them, and edit it when the audit is finished."
         )
-    return replace(plan, known_pool=ref.pool)
+    return plan
 
 
 def code_of(plan: Plan) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import mechanism_names
 from ksdp.audit.specs.models import MechanismSpec, Spec, parse_spec
-from ksdp.flows.audits.calibration import Calibration, calibrate
+from ksdp.flows.audits.costs import MECHANISMS, Costs, costs_of, is_known, start_seconds
 from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
-from ksdp.flows.audits.place import import_seconds, start_seconds
+from ksdp.flows.audits.place import processes_here
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.blocks import compute_block
@@ -64,6 +66,7 @@ def test_the_words_name_units() -> None:
     }
     words = forecast_words(said)
     assert "2.3 GB kept\n" in words
+    assert "0.50 CPU hours at most, within a factor of two (2.0 ms a run)" in words
     assert "with blocks at a URL 4.5 TB moved, and 1.2 kB more for each machine\n" in words
 
 
@@ -75,37 +78,64 @@ def plan_of(**sections) -> Plan:
     return make_plan(parse_spec(tables | sections), Corpus(matrix, np.arange(40).astype(str)))
 
 
-@pytest.mark.parametrize(("observables", "again"), [("all", 0.25), ("none", 0.5)])
-def test_what_hangs_on_no_document_is_paid_for_each_part_and_not_for_each_document(observables, again) -> None:
-    plan = plan_of(store={"observables": observables})
-    costs = calibrate(plan, 0.0, itertools.count().__next__)
-    # Four runs between two looks at the clock; the mechanism and the statistics of few documents the same.
-    assert costs.again == again
-    assert costs.fresh == plan.fresh_runs * 0.5 + 40  # and what is said of each document
-    assert costs.sample == pytest.approx(0.25, abs=1e-3)
+def test_every_mechanism_of_the_package_has_constants() -> None:
+    assert {name.partition(",")[0] for name in MECHANISMS} == {*mechanism_names(), "recorded"}
 
 
-def test_parts_of_the_documents_share_no_filter() -> None:
-    costs, plan = Calibration(sample=2.0, test=0.0, fresh=0.0, start=0.0, again=0.5), plan_of()
-    assert costs.stages(plan, 10)["sample"] == 20.0
-    assert costs.stages(plan, 10, parts=3)["sample"] == 30.0
+def test_parts_of_the_documents_share_no_linear_system_and_no_run_that_is_not_stored() -> None:
+    costs = Costs(run=2.0, again=0.5, once=1.0, test=0.0, fresh=0.0)
+    assert (costs.stages(10)["sample"], costs.stages(10, parts=3)["sample"]) == (21.0, 31.0)
+    kept, gone = (costs_of(plan_of(store={"observables": which})) for which in ("all", "none"))
+    assert 0.0 < kept.again < gone.again < gone.run < kept.run  # which writes them, too
 
 
-def test_where_documents_decide_who_is_drawn_all_of_them_are_looked_at() -> None:
-    plan = plan_of(design={"party_size": 4, "with_runs": 30, "kind": "literal", "documents": 3})
-    costs = calibrate(plan, 0.0, itertools.count().__next__)
-    assert costs.fresh == plan.fresh_runs * plan.design.lanes * 0.25 + 3
+def test_work_grows_with_runs_documents_rank_and_what_is_read() -> None:
+    every, final, more = (
+        costs_of(plan_of(mechanism={"name": "pd-svd", "rank": rank, "opens": opens}))
+        for rank, opens in ((2, "every round"), (2, "final"), (3, "every round"))
+    )
+    assert more.run > every.run
+    assert every.once < final.once, "of the final output rules are learnt from runs of its own"
+    named = costs_of(plan_of(design={"party_size": 4, "with_runs": 30, "documents": 10}))
+    assert named.test == pytest.approx(final.test / 4)
+    longer = costs_of(plan_of(design={"party_size": 4, "with_runs": 300}))
+    assert longer.test > 5 * final.test
+    assert longer.fresh > 5 * final.fresh
+    none = costs_of(plan_of(design={"party_size": 4, "with_runs": 30, "fresh_runs": 0}))
+    assert none.fresh == 0.0
+
+
+def test_code_of_ones_own_costs_what_one_run_of_it_took() -> None:
+    plan = plan_of(mechanism={"name": f"{__name__}:Mean"})
+    assert is_known(plan_of())
+    assert not is_known(plan)
+    assert costs_of(plan).run == math.inf
+    cores = os.cpu_count() or 1
+    assert (processes_here([plan]), processes_here([plan], 1e-5)) == (cores, 1)
+    costs = costs_of(plan, 0.5)
+    assert costs.run == pytest.approx(0.5, rel=0.01)
+    assert costs.fresh == pytest.approx(0.5 * plan.fresh_runs, rel=0.1)
+    assert costs.once > 0.5 * min(plan.design.runs, 100), "rules are learnt from as many runs"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mechanism of somebody's own."""
+
+    name: str = "mean"
+    version: int = 1
+
+    def releases(self, features: int) -> tuple[Release, ...]:
+        return (Release("mean", (1, features), final=True),)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        return Observables({"mean": np.mean([p.mean(axis=0) for p in database.parties], axis=0)[None]})
 
 
 def test_workers_take_more_than_a_process_alone_and_a_server_still_more() -> None:
-    little = Calibration(sample=0.001, test=0.001, fresh=0.5, once=0.5, trial=1.0)
-    cores = os.cpu_count() or 1
-    some, much = replace(little, fresh=12.0), replace(little, fresh=90.0 * cores)
-    alone, forked, served = (start_seconds(plan_of(), costs, 2.0, 1.0) for costs in (little, some, much))
-    assert alone == pytest.approx(2.0 * 2.0 + 1.0 + 1.0)
-    assert forked == pytest.approx(alone + 2.0 * 0.5 * (cores + 1) + 0.5 * cores)
-    assert served > alone + 2.0 * 3.0
-    assert import_seconds() > 0.1
+    plan = plan_of()
+    alone, forked, served = (start_seconds(plan, 1.0, processes) for processes in (1, 2, None))
+    assert alone < forked < served
 
 
 @pytest.mark.usefixtures("many_documents")

@@ -1,11 +1,8 @@
-"""Small audits are made in the command's process, and give what workers would give."""
+"""Where an audit runs: in this process, in workers of this machine, or where a server or a cluster is named."""
 
 from __future__ import annotations
 
-import itertools
-import math
-import pickle
-from dataclasses import replace
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +16,11 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.commands.options import PlaceOptions
-from ksdp.flows.audits.place import Place, likely_runs, nobody_watches, work_of, workers_here
-from ksdp.flows.prepare import prepare, spec_corpus
+from ksdp.flows.audits.costs import likely_runs
+from ksdp.flows.audits.place import ANYWHERE, HERE, Place, chosen_place, nobody_watches, processes_here
+from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
-from ksdp.tasks import audit_ref
-from ksdp.tasks.audit_ref import open_audit
 
 from ...typed import typed
 
@@ -41,32 +37,33 @@ def plan(folder: Path, **changes: Any) -> Plan:
     return make_plan(spec, spec_corpus(spec, folder))
 
 
-def test_work_is_forecast_for_all_audits_together(table: Path) -> None:
-    small = plan(table)
-    assert work_of([small, small], clock=lambda: 0.0) < 0.01  # what is written and read, by its bytes
-    seconds = itertools.count()  # every look at the clock is a second later
-    one = work_of([small], clock=lambda: float(next(seconds)))
-    seconds = itertools.count()
-    assert work_of([small, small], clock=lambda: float(next(seconds))) == pytest.approx(2 * one)
-    seconds = itertools.count()
-    assert work_of([small, small], lambda: float(next(seconds)), most=one / 2) == pytest.approx(one)
+def test_seconds_of_all_audits_together_take_one_process_and_more_takes_all_cores(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    small, large = plan(table), plan(table, design={"party_size": 0.5, "with_runs": 100_000})
+    assert [processes_here(some) for some in ([small], [large], [small, large], [small] * 500)] == [1, 4, 4, 4]
+    assert processes_here([plan(table, certificate={"pairs": 100}, mechanism=NOISY)]) == 4
 
 
-def test_what_is_not_forecast_is_never_small(table: Path) -> None:
-    many = plan(table, design={"party_size": 0.5, "with_runs": 1_000_000})
-    assert work_of([many], clock=lambda: 0.0) == math.inf
+NOISY = {"name": "noisy", "noise": 1.0, "scale": 1.0, "parameters": {"rank": 1, "opens": "final"}}
 
 
-def test_seconds_take_one_process_a_minute_all_cores_and_more_takes_prefect_and_dask() -> None:
-    assert [workers_here(work, cores=4) for work in (0.0, 9.0, 11.0, 239.0, 241.0, math.inf)] == [
-        1,
-        1,
-        4,
-        4,
-        None,
-        None,
-    ]
-    assert workers_here(61.0, cores=1) is None
+def test_the_default_is_this_machine_and_what_is_named_stands(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    store = Store.open(table / "store")
+    small, large = plan(table), plan(table, design={"party_size": 0.5, "with_runs": 100_000})
+    cores = os.cpu_count()
+    assert chosen_place(ANYWHERE, store, [small]) == Place(1, here=True)
+    assert chosen_place(ANYWHERE, store, [large]) == Place(cores, here=True)
+    for asked in (Place(2), Place(3, here=True), Place(dask="tls://host:1"), HERE):
+        assert chosen_place(asked, store, [large]) == asked
+    named = plan(table, cluster={"address": "tls://host:1"})
+    assert chosen_place(ANYWHERE, store, [named]) == ANYWHERE
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
+    assert chosen_place(ANYWHERE, store, [small]) == ANYWHERE
 
 
 @pytest.mark.parametrize("opens", ["every round", "final"])
@@ -91,27 +88,6 @@ def test_whoever_has_a_prefect_server_sees_the_audit_there(
     assert nobody_watches(store)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
     assert not nobody_watches(store)
-
-
-def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) -> None:
-    """Memo, and to that audit alone: others have a pool of their own."""
-    tables = {"corpus": {"path": "t.csv"}, "mechanism": {"name": "pd-svd", "rank": 1}}
-    first, other = (
-        prepare(
-            parse_spec(tables | {"seed": seed, "design": {"party_size": 0.5, "with_runs": 20}}),
-            table,
-            Store.open(table / "store").root,
-        )
-        for seed in (1, 2)
-    )
-    known = replace(first.ref, pool=first.plan.pool)
-    assert known == first.ref
-    assert open_audit(other.ref).pool is not first.plan.pool
-    assert open_audit(known).pool is first.plan.pool
-    audit_ref._audit.cache_clear()
-    sent = pickle.loads(pickle.dumps(known))  # as to a worker, which works it out itself
-    assert sent == known
-    assert open_audit(sent).pool is not first.plan.pool
 
 
 def test_a_finished_audit_says_that_it_writes_no_performance_report(table: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.run_subsampling import more_runs
-from ksdp.audit.sampling import try_own_code
+from ksdp.audit.sampling import measure, sample, try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
+from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.power import (
     minimal_detectable,
@@ -30,8 +31,8 @@ from ksdp.audit.verdicts.power import (
     smallest_limit,
     smallest_margin,
 )
-from ksdp.flows.audits.calibration import calibrate
-from ksdp.flows.audits.place import import_seconds, likely_runs, processes_here, start_seconds
+from ksdp.flows.audits.costs import costs_of, is_known, likely_runs, start_seconds
+from ksdp.flows.audits.place import processes_here
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 
@@ -91,7 +92,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             if forecast["certificate_runs"]
             else []
         ),
-        f"cost      {_spent(forecast['cpu_hours'])} at most "
+        f"cost      {_spent(forecast['cpu_hours'])} at most, within a factor of two "
         f"({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{_bytes(forecast['bytes'])}{_passing(forecast) or ' kept'}",
         f"          with blocks at a URL {_bytes(forecast['moved_bytes'])} moved, and "
@@ -155,7 +156,7 @@ def _margin(forecast: Mapping[str, Any]) -> list[str]:
 
 
 def forecast(spec: Spec, base: Path) -> dict[str, Any]:
-    """Check the spec and corpus, time some runs and tests, and say what to expect.
+    """Check the spec and corpus, and say what to expect.
 
     Returns
     -------
@@ -163,10 +164,11 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in 10;
         `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
         `runs_for_margin` the runs after which the spec's own margin can be certified so (None with margin 0,
-        under which nothing is clear). `cpu_seconds` are by stage, at most: where no early look decides anybody,
-        and every document is measured again; `first_look_seconds` are all of them where the first look decides
+        under which nothing is clear). `cpu_seconds` are by stage, within a factor of two, and at most: where no
+        early look decides anybody, and every document is measured again; they follow from sizes, and for code of
+        your own from one run that is timed. `first_look_seconds` are all of them where the first look decides
         everybody, as it will where equations tell who is in (else None).
-        `processes_here` are those of this machine that do it without a server (None: Prefect and Dask do).
+        `processes_here` are those of this machine that do it where no Prefect server watches (None: a cluster).
         `safe` says from how many documents on 95 % of them are within the margin, by a trial
         of some as `ksdp advise` has for every setting, and `useful` from how many on noise hardly costs anything;
         `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
@@ -176,21 +178,20 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
         URL, and `corpus_bytes` more for each machine.
     """
-    imports, began = import_seconds(), time.process_time()
     corpus = spec_corpus(spec, base)
     plan = make_plan(spec, corpus)
     try_own_code(plan)
-    prepared = time.process_time() - began
     documents = len(plan.audited)
     n_with, n_without = plan.arms
     cost = bill(plan)
     stays = keeps_values(plan)
     parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
     paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + documents)
-    costs = calibrate(plan)
-    costs = replace(costs, start=start_seconds(plan, costs, imports, prepared))
+    own = math.inf if is_known(plan) else _seconds_of_a_run(plan)
+    costs, processes = costs_of(plan, own), None if spec.cluster else processes_here([plan], own)
+    start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
+    stages = {"start": start, **costs.stages(plan.runs, parts)}
     copies = copies_of(plan)
-    stages, first = costs.stages(plan, plan.runs, parts), likely_runs(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -198,7 +199,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
     needed = _runs_for_margin(plan, columns, rule)
-    safe = _safe(plan, costs.sample)
+    safe = _safe(plan, costs.run)
     return {
         "sentence": _sentence(plan),
         "expect": _expected(plan, safe),
@@ -215,12 +216,12 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
         "proved": plan.proved,
         "promise": _promise(plan),
-        "seconds_a_run": costs.sample,
-        "processes_here": processes_here(plan, costs),
+        "seconds_a_run": costs.run,
+        "processes_here": processes,
         "cpu_seconds": stages,
-        "first_look_seconds": sum(costs.stages(plan, first, parts).values()) if first < plan.runs else None,
+        "first_look_seconds": start + sum(costs.stages(first, parts).values()) if first < plan.runs else None,
         "certificate_runs": paired,
-        "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
+        "cpu_hours": (sum(stages.values()) + costs.run * paired) / 3600,
         "bytes": stays * cost.values + cost.observables + cost.corpus,
         "moved_bytes": cost.moved(0),
         "corpus_bytes": cost.corpus,
@@ -241,6 +242,14 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "useful": _useful(plan),
         "notes": corpus_notes(spec, corpus),
     }
+
+
+def _seconds_of_a_run(plan: Plan) -> float:
+    """CPU seconds of a run and its statistics under code without constants; the first run imports and learns."""
+    for _ in range(2):
+        began, one = time.process_time(), Block(0, 0, 1)
+        measure(plan, one, sample(plan, one), plan.statistics)
+    return time.process_time() - began
 
 
 def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:

@@ -120,11 +120,7 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
-        current().stage("try", 1)
         chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
-        if chosen.here and len(left) == 1:
-            tried = left[0]  # to see where it is run; what that worked out goes along
-            left = [replace(tried, ref=replace(tried.ref, pool=tried.plan.pool))]
         done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
     elif place.performance is not None:
         current().say(f"{place.performance} is not written: all was done before, and nothing is left for Dask.")
