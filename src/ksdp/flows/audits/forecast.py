@@ -156,28 +156,7 @@ def _margin(forecast: Mapping[str, Any]) -> list[str]:
 
 
 def forecast(spec: Spec, base: Path) -> dict[str, Any]:
-    """Check the spec and corpus, and say what to expect.
-
-    Returns
-    -------
-    dict
-        `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in 10;
-        `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
-        `runs_for_margin` the runs after which the spec's own margin can be certified so (None with margin 0,
-        under which nothing is clear). `cpu_seconds` are by stage, within a factor of two, and at most: where no
-        early look decides anybody, and every document is measured again; they follow from sizes, and for code of
-        your own from one run that is timed. `first_look_seconds` are all of them where the first look decides
-        everybody, as it will where equations tell who is in (else None).
-        `processes_here` are those of this machine that do it where no Prefect server watches (None: a cluster).
-        `safe` says from how many documents on 95 % of them are within the margin, by a trial
-        of some as `ksdp advise` has for every setting, and `useful` from how many on noise hardly costs anything;
-        `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
-        many copies that they will be clear against every attack (`audit.copies`).
-        `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
-        values are tested that it does not keep; `parts` of the documents are measured one after the other, and
-        where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
-        URL, and `corpus_bytes` more for each machine.
-    """
+    """Check the spec and corpus, and say what to expect."""
     corpus = spec_corpus(spec, base)
     plan = make_plan(spec, corpus)
     try_own_code(plan)
