@@ -32,9 +32,9 @@ Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
 MOST_MODULES, MOST_TEST_MODULES = 16, 20
-MOST_FILES = 330
-MOST_IN_ALL = {"product": 72_300, "tests": 54_450}
-"""Lines of Python. 52,000 and 42,000 are wanted: nobody may make it more."""
+MOST_FILES = 306
+MOST_IN_ALL = {"product": 60_750, "tests": 50_300}
+"""Lines of Python. 58,000 in 270 files and 40,000 are wanted: nobody may make it more."""
 
 
 def folder(room: str) -> Path:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.audit.contract import Release
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.planted import KINDS, ArrayLeak, leaks_of, with_leaks
 from ksdp.audit.specs.models import PlantedSpec, parse_spec
 
-ANNOUNCED = (Release("V", (2, 3)), Release("n", (1,)))
+SHAPES = {"V": (2, 3), "n": (1,)}
 
 
 def leak(kind: str, places: list[int], amounts: list[float], centres: list[float]) -> ArrayLeak:
@@ -62,7 +61,7 @@ def test_two_numbers_agree_as_often_as_asked_and_each_keeps_its_law() -> None:
 
 
 def test_a_leak_is_read_from_its_table() -> None:
-    (made,) = leaks_of([specified()], {"a": 0, "b": 7}, ANNOUNCED)
+    (made,) = leaks_of([specified()], {"a": 0, "b": 7}, SHAPES)
     assert (made.unit, made.array, made.places.tolist()) == (7, "V", [5])
 
 
@@ -80,7 +79,7 @@ def test_a_leak_is_read_from_its_table() -> None:
 )
 def test_a_leak_that_cannot_be_planted_is_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecError, match=said):
-        leaks_of([specified(**changed)], {"b": 1}, ANNOUNCED)
+        leaks_of([specified(**changed)], {"b": 1}, SHAPES)
 
 
 def test_no_certificate_is_made_of_a_mechanism_with_other_leaks() -> None:
