@@ -34,6 +34,7 @@ def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **c
     return make_plan(parse_spec(tables | changes), corpus)
 
 
+@pytest.mark.validity
 def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus) -> None:
     plan = plan_of(corpus, 0.3, design={"party_size": 30, "with_runs": 60})
     block = Block(0, 0, plan.design.runs)

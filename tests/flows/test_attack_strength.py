@@ -76,6 +76,7 @@ def called_so(rows: Iterable[Planted]) -> Counter[str]:
     return sum((Counter(row.called) for row in rows), Counter())
 
 
+@pytest.mark.validity
 @pytest.mark.learns
 def test_leaks_that_are_planted_are_found(folder: Path) -> None:
     store = folder / "store"
@@ -133,6 +134,7 @@ def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
         typed("power", audited.audit, "--store", store)
 
 
+@pytest.mark.validity
 def test_leaks_of_groups_are_found(folder: Path) -> None:
     rows = pd.read_parquet(folder / "x.parquet").assign(who=[f"p{at // 2}" for at in range(90)])
     rows.to_parquet(folder / "x.parquet")

@@ -35,6 +35,7 @@ def detects_as_forecast(
     return bool(detected / audits == pytest.approx(0.8, abs=0.03 + 3 * math.sqrt(0.16 / audits)))
 
 
+@pytest.mark.validity
 def test_found_as_often_as_forecast() -> None:
     assert detects_as_forecast(11, 300, (60, 240), minimal_detectable(60, 180, 20, 2, BY), BY)
 

@@ -171,6 +171,7 @@ def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]
     assert forecast_words(said).splitlines()[1].startswith("expect    most documents to be sensitive")
 
 
+@pytest.mark.validity
 @pytest.mark.usefixtures("many_documents")
 def test_what_a_trial_shows_is_expected(spec: Callable[..., Path]) -> None:
     read, base = at_margin(spec("forecast", with_runs=60), 0.2)
