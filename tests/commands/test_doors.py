@@ -140,6 +140,18 @@ def test_show_lists_documents_and_knows_those_left_out(audited: tuple[Path, str]
         run("show", audit, "4", "--store", store)
 
 
+def test_no_spreadsheet_runs_an_exported_id(tmp_path: Path) -> None:
+    names = ["=cmd|'/c calc'!A0", "+1+1", "-2", "@SUM(1)", "\tx", *map(str, range(25))]
+    rows = pd.DataFrame(np.random.default_rng(0).poisson(1.0, (30, 4)) + 0.5, index=names)
+    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=5, fresh_runs=0, store=tmp_path / "s")
+    to = tmp_path / "v.csv"
+    run("export", found.id, "--to", to, "--store", tmp_path / "s")
+    written = pd.read_csv(to, dtype=str)["document"].tolist()
+    assert written == [*(f"'{name}" for name in names[:5]), *names[5:]]
+    run("export", found.id, "--to", to, "--raw", "--store", tmp_path / "s")
+    assert pd.read_csv(to, dtype=str)["document"].tolist() == names
+
+
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_tables_are_exported(suffix: str, audited: tuple[Path, str], tmp_path: Path) -> None:
     store, audit = audited

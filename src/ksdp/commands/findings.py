@@ -353,6 +353,10 @@ def export(
     audit: AuditArgument,
     to: Annotated[Path, typer.Option("--to", help="A file: .csv, .json or .parquet says the format.")],
     table: Annotated[TableName, typer.Option("--table", help="The table to write.")] = TableName.verdicts,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="In CSV, write texts as they are, also what spreadsheets would run."),
+    ] = False,
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
     """Write a table of an audit as CSV, JSON or Parquet."""
@@ -360,7 +364,7 @@ def export(
     from ksdp.storage.audits.sql import export_table
 
     opened, audit = opened_audit(store, audit)
-    rows = export_table(opened, audit, table.value, to)
+    rows = export_table(opened, audit, table.value, to, raw=raw)
     tell_void(read_summary(opened.audit(audit)))
     typer.echo(f"{rows} rows  {to}")
 

@@ -131,28 +131,40 @@ def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.
     ).unify_dictionaries()
 
 
-def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | None) -> str:
-    """A table, or the query that leaves empty what the format has no word for."""
+_FORMULA = r"^[=+\-@\t\r]"
+"""How a text begins that a spreadsheet would run."""
+
+
+def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | None, guarded: bool) -> str:
+    """Return a table, or the query that leaves out what its format has no word for and quotes formulas."""
     if sayable is None:
         return table
-    cells = [
-        f'case when {sayable}("{name}") then "{name}" end as "{name}"'
-        if kind in ("DOUBLE", "FLOAT")
-        else f'"{name}"'
-        for name, kind, *_ in database.execute(f"describe {table}").fetchall()
-    ]
+
+    def cell(name: str, kind: str) -> str:
+        if kind in ("DOUBLE", "FLOAT"):
+            return f'case when {sayable}("{name}") then "{name}" end as "{name}"'
+        if kind == "VARCHAR" and guarded:
+            quote = f"case when regexp_matches(\"{name}\", '{_FORMULA}') then chr(39) else '' end"
+            return f'{quote} || "{name}" as "{name}"'
+        return f'"{name}"'
+
+    cells = [cell(name, kind) for name, kind, *_ in database.execute(f"describe {table}").fetchall()]
     return f"(select {', '.join(cells)} from {table})"
 
 
-def export_table(store: Store, audit: str, table: str, to: Path) -> int:
-    """Write a table in the format of the file's extension, and return the number of rows."""
+def export_table(store: Store, audit: str, table: str, to: Path, *, raw: bool = False) -> int:
+    """Write a table in the format of the file's extension, and return the number of rows.
+
+    In CSV, texts that a spreadsheet would take for a formula begin with an apostrophe, unless `raw`.
+    """
     if to.suffix.lower() not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
     with _connected(store, audit) as database:
         if table == "unbiased":
             database.register(table, _unbiased(store, audit))
         rows = database.execute(f"select count(*) from {table}").fetchone()
-        source = _written(database, table, _SAYABLE.get(to.suffix.lower()))
+        guarded = to.suffix.lower() == ".csv" and not raw
+        source = _written(database, table, _SAYABLE.get(to.suffix.lower()), guarded)
 
         def write(part: Path) -> None:
             quoted = str(part).replace("'", "''")
