@@ -152,6 +152,21 @@ def test_no_spreadsheet_runs_an_exported_id(tmp_path: Path) -> None:
     assert pd.read_csv(to, dtype=str)["document"].tolist() == names
 
 
+def test_an_id_forges_no_line(tmp_path: Path) -> None:
+    forged = "a\nb: clear\x07"
+    rows = pd.DataFrame(np.random.default_rng(0).poisson(1.0, (30, 4)) + 0.5, index=[forged, *map(str, range(29))])
+    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=5, fresh_runs=0, store=tmp_path / "s")
+    query = "select document from verdicts where document like 'a%'"
+    told = [
+        run("show", found.id, "--worst", 30, "--store", tmp_path / "s"),
+        run("show", found.id, forged, "--store", tmp_path / "s"),
+        run("sql", found.id, query, "--store", tmp_path / "s"),
+    ]
+    for said in told:
+        assert "a<U+000A>b: clear<U+0007>" in said
+        assert not [line for line in said.splitlines() if line.startswith("b: clear")]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_tables_are_exported(suffix: str, audited: tuple[Path, str], tmp_path: Path) -> None:
     store, audit = audited

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ksdp.audit.errors import InputError, NotFound, StoreError
+from ksdp.audit.reviewing import visible
 from ksdp.commands.options import (
     KEYS,
     AppetiteOption,
@@ -177,7 +178,7 @@ def _evidence_words(
     """What is known of a document, line by line."""
     verdict = evidence.verdict
     yield (
-        f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of 'no leak' "
+        f"{visible(document)}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of 'no leak' "
         f"{_p(verdict.log10_adjusted_p)}, of 'at most the margin' "
         f"{_p(verdict.log10_adjusted_p_above)}, of 'at least the margin' "
         f"{_p(verdict.log10_adjusted_p_below)}"
@@ -215,7 +216,8 @@ def _tell_documents(folder: Path, most: int) -> None:
     """The documents with the strongest evidence."""
     from ksdp.storage.audits.duckdb_query import strongest
 
-    rows, total = strongest(folder, most)
+    found, total = strongest(folder, most)
+    rows = [(visible(document), *others) for document, *others in found]
     width = min(max((len(document) for document, *_ in rows), default=0), 60)
     for document, verdict, distance, log10_p, statistic in rows:
         typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p {_p(log10_p)}  {statistic}")
@@ -434,4 +436,4 @@ def sql(
         return
     typer.echo("\t".join(names))
     for row in rows:
-        typer.echo("\t".join("" if cell is None else str(cell) for cell in row))
+        typer.echo("\t".join("" if cell is None else visible(str(cell)) for cell in row))
