@@ -356,8 +356,7 @@ def export(
     to: Annotated[Path, typer.Option("--to", help="A file: .csv, .json or .parquet says the format.")],
     table: Annotated[TableName, typer.Option("--table", help="The table to write.")] = TableName.verdicts,
     raw: Annotated[
-        bool,
-        typer.Option("--raw", help="In CSV, write texts as they are, also what spreadsheets would run."),
+        bool, typer.Option("--raw", help="In CSV, write texts as they are, also what spreadsheets would run.")
     ] = False,
     store: StoreOption = Path("ksdp-store"),
 ) -> None:

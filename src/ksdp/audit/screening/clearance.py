@@ -459,7 +459,8 @@ def list_statement(
     if every_size:
         proved = (
             f"{listed} documents are listed. A bound on every attack makes {counts.proved} of them clear at "
-            f"margin {margin:g}, and holds for every part of the corpus and every number of documents."
+            f"margin {margin:g}, and holds for every part of the corpus and every number of documents, if those "
+            "who must be trusted follow the protocol (semi-honest)."
         )
     elif not counts.proved:
         proved = f"{listed} documents are listed, and no audit proved anything of them."

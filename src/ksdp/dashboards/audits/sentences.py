@@ -24,7 +24,7 @@ def certified(summary: Summary) -> str | None:
     return (
         f"{plural(certificate.pairs, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the "
         "advantage of every attack, including those that nobody has thought of, if the noise is what the "
-        "mechanism says it is. "
+        "mechanism says it is: parties that compute the result follow the protocol (semi-honest). "
         f"Half of the {unit}s have a bound of at most {decimal(certificate.median_bound)}, all of them of at most "
         f"{decimal(certificate.largest_bound)}; it is within the margin of {margin_words(summary)} for "
         f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "

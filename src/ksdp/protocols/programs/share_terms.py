@@ -206,5 +206,7 @@ def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
 
 _NOISE_WORDS = (
     " A party that subtracts its own noise sees what was audited; each further party that adds none, or tells its "
-    "noise, takes as much away again. That a run ends without a result follows from the data without noise."
+    "noise, takes as much away again. All of this holds if the parties that compute follow the protocol "
+    "(semi-honest): one that does not can take the noise off the result, and nobody notices. That a run ends "
+    "without a result follows from the data without noise."
 )
