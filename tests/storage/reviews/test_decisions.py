@@ -211,7 +211,7 @@ WRITER = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from ksdp.audit.errors import StaleDecision
+from ksdp.audit.reviewing import StaleDecision
 from ksdp.audit.reviewing import Decision, Proposal
 from ksdp.storage.reviews.decisions import append
 from ksdp.storage.store import Store
