@@ -144,7 +144,7 @@ def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     desk.type(piped)
     (desk.folder / "appetite.toml").write_text(fences("ci.md", "toml")[0])
     assert "undecided: asked a share of at most 0.1" in desk.type(held)
-    assert json.loads((desk.folder / "criteria.json").read_text())["appetite"]["most_undecided"] == 0.1
+    assert json.loads((desk.folder / "audit.json").read_text())["appetite"]["appetite"]["most_undecided"] == 0.1
     for name, root in {"audit.xml": "testsuites", "audit.sarif": "runs"}.items():
         assert root in (desk.folder / name).read_text()
     desk.type(asked)

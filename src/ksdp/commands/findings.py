@@ -315,7 +315,7 @@ def dossier(
     printed = None if pdf is None else printer()
     opened, audit = opened_audit(store, audit)
     summary = read_summary(opened.audit(audit))
-    read = read_audit(opened, audit, None if spec is None else _declared(spec, summary))
+    read = read_audit(opened, audit, None if spec is None else _declared(opened, spec, summary))
     found = read_dossier(opened, read, datetime.now(UTC))
     if signer is not None:
         found = replace(found, signed_by=who, key=fingerprint(signer))
@@ -332,12 +332,15 @@ def dossier(
         typer.echo(str(path), err=as_json)
 
 
-def _declared(path: Path, summary: Summary) -> DeclaredSpec:
-    """What a spec declares, if it is the spec of this audit."""
+def _declared(store: Store, path: Path, summary: Summary) -> DeclaredSpec:
+    """What a spec declares, if it is the spec of this audit, or of the audit that proposed its list."""
+    from ksdp.storage.audits.history import read_summary
+    from ksdp.storage.audits.ledger import proposing_audit
     from ksdp.storage.readers.spec_files import read_spec_file
 
     read, _ = read_spec_file(path, own_code=False)
-    if read.hash != summary.provenance.spec:
+    proposed = read_summary(store.audit(proposing_audit(store, summary.audit)))
+    if read.hash not in (summary.provenance.spec, proposed.provenance.spec):
         raise InputError(f"{path} is not the spec of audit {summary.audit}: more differs than `[declared]`.")
     return read.declared
 
