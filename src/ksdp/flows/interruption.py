@@ -136,6 +136,23 @@ def interrupts_wait() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def interrupts_are_checked() -> Iterator[None]:
+    """Leave Ctrl-C to `check_stopped`, where a library's finaliser would swallow the exception."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    halt = _halt.get() or threading.Event()
+    token = _halt.set(halt)
+    before = signal.signal(signal.SIGINT, lambda number, _: halt.set())
+    try:
+        yield
+        check_stopped()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        _halt.reset(token)
+
+
+@contextlib.contextmanager
 def interrupts_stay_here() -> Iterator[None]:
     """Keep Ctrl-C from children that are started here: a terminal sends it to all, and one that imports prints it.
 
