@@ -186,7 +186,7 @@ def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(100, 12))
     held = rng.random((60, len(X))) < 0.5
-    made = pd.DataFrame({"run": range(60), "total": held @ X[:, 0]})
+    made = pd.DataFrame({"run": range(60), "total": (held @ X).tolist()})
     made.to_parquet("observables.parquet")
     runs, documents = np.nonzero(held)
     pd.DataFrame({"run": runs, "document": documents.astype(str)}).to_parquet("inclusion.parquet")
