@@ -61,7 +61,7 @@ margin = {margin}
 
 @dataclass(frozen=True)
 class Setting:
-    """What is audited and signed."""
+    """A table, a mechanism and a margin to audit by and to sign."""
 
     table: Callable[[], pd.DataFrame] | None
     """None: the docstrings of the demo."""

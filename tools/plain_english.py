@@ -76,9 +76,9 @@ MOST_WORDS, MOST_MEAN, LEAST_EASE, MOST_IN_DECISION = 40, 18, 50, 600
 PARTS_OF_DECISION = ["Context", "Decision", "Consequences", "Rejected"]
 
 
-def _broken_by_page(page: Path, text: str) -> Iterator[str]:
+def _broken_by_page(page: Path, text: str, one: Counts) -> Iterator[str]:
     """Rules that one page breaks."""
-    one, head = counts(text), text.split("\n\n")[:2]
+    head = text.split("\n\n")[:2]
     if len(WORD.findall(one.longest)) > MOST_WORDS:
         yield f"a sentence has more than {MOST_WORDS} words: {one.longest}"
     if one.ease < LEAST_EASE:
@@ -103,11 +103,11 @@ def _broken_by_decisions(decisions: list[Path]) -> Iterator[tuple[Path, str]]:
 def broken() -> list[str]:
     """Every rule that a page breaks, with the page."""
     texts = {page: page.read_text(encoding="utf-8") for page in pages()}
-    found = [(page, said) for page, text in texts.items() for said in _broken_by_page(page, text)]
+    every = {page: counts(text) for page, text in texts.items()}
+    found = [(page, said) for page, text in texts.items() for said in _broken_by_page(page, text, every[page])]
     found += _broken_by_decisions(sorted((ROOT / "docs" / "decisions").glob("*.md")))
     lines = [f"{page.relative_to(ROOT)}: {said}" for page, said in found]
-    every = [counts(text) for text in texts.values()]
-    mean = sum(one.words for one in every) / sum(one.sentences for one in every)
+    mean = sum(one.words for one in every.values()) / sum(one.sentences for one in every.values())
     return lines + [f"all pages: a sentence has {mean:.1f} words on average"] * (mean > MOST_MEAN)
 
 

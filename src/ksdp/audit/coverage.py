@@ -261,7 +261,7 @@ def coverage(
     learnt: Iterable[str] = (),
     more: Iterable[str] = (),
 ) -> Coverage:
-    """Who reads what of all that a run opens."""
+    """Return which tested statistics read which opened arrays, and which arrays nobody reads."""
     seen, tested = tuple(seen), tuple(tested)
     read = {s.name: reads(s, seen) for s in tested}
     by = {name: tuple(s for s, names in read.items() if name in names) for name in dict.fromkeys(opened)}

@@ -474,9 +474,9 @@ class Plan:
     def precision(self) -> str:
         """Precision of observables: `store.precision`, or double where single would hide who was in.
 
-        That is where exact sums of rounds are solved for who was in. Each further round says a little that is new,
-        in digits that single precision rounds away and the wire, of multiples of 2^-31, does not: D is up to 0.09
-        larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 5).
+        Double is taken where exact sums of rounds are solved for who was in. Each further round adds a little in
+        digits that single precision rounds away and the wire, in multiples of 2^-31, keeps: D is up to 0.09
+        larger, for ratings 0.24. For a final output, and for more documents, D is the same (decision 5).
         """
         documents = int(self.units.sizes[self.holdings.victim].sum())
         return "float64" if rounds_solved(self.mechanism, self.announced, documents) else self.spec.store.precision

@@ -339,8 +339,10 @@ def _declared(store: Store, path: Path, summary: Summary) -> DeclaredSpec:
     from ksdp.storage.readers.spec_files import read_spec_file
 
     read, _ = read_spec_file(path, own_code=False)
-    proposed = read_summary(store.audit(proposing_audit(store, summary.audit)))
-    if read.hash not in (summary.provenance.spec, proposed.provenance.spec):
+    asked = summary.provenance.spec
+    if read.hash != asked and (proposing := proposing_audit(store, summary.audit)) != summary.audit:
+        asked = read_summary(store.audit(proposing)).provenance.spec
+    if read.hash != asked:
         raise InputError(f"{path} is not the spec of audit {summary.audit}: more differs than `[declared]`.")
     return read.declared
 

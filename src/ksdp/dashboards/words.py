@@ -150,7 +150,7 @@ def words(stage: str) -> str:
 
 
 def counted(stage: str) -> str:
-    """What is counted in a stage; empty where there is nothing to count."""
+    """Unit that a stage counts in; empty if it counts nothing."""
     return _STAGES.get(stage.partition(" ")[0], ("", ""))[1]
 
 

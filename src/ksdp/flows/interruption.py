@@ -121,23 +121,7 @@ async def _ended(task: asyncio.Future[Any], halt: threading.Event, seconds: floa
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back while modules are imported: some catch everything, and the audit would go on unstopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def interrupts_are_checked() -> Iterator[None]:
-    """Leave Ctrl-C to `check_stopped`, where a library's finaliser would swallow the exception."""
+    """Hold Ctrl-C back until `check_stopped` or the end: imports and finalisers may swallow the exception."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

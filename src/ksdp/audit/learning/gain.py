@@ -69,7 +69,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], ratio: float) -> Interval:
-    """Of a mean over random splits, 95 %; `ratio` is documents held out over documents learnt from."""
+    """95 % interval of a mean over random splits; `ratio` is documents held out per document learnt from."""
     gains = np.asarray(values, dtype=np.float64)
     mean, count = float(gains.mean()), len(gains)
     if count < 2:

@@ -190,7 +190,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
     judged = void_where_copies_tell(judged, copies)
     promise = promise_summary(plan, tested.interim)
     judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
-    runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
+    covered, runs = coverage_of(plan), plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
         version=VERSION,
@@ -209,8 +209,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         skipped_statistics=plan.skipped,
         opens="final" if plan.spec.statistics.sees == "final" else traits_of(plan.mechanism).opens,
         announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.read),
-        coverage=coverage_of(plan).read_by,
-        unread=coverage_of(plan).unread,
+        coverage=covered.read_by,
+        unread=covered.unread,
         paper_alone=_paper_alone(tested),
         controls=judged,
         power=_power(tested, len(plan.columns)),

@@ -116,6 +116,7 @@ def grid(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> list[Se
     """
     space = lever_space(spec, features, wanted)
     own, *others = (
+        # mypy does not look into keywords that a mapping gives
         Setting(**{one.name: value for one, value in zip(space, chosen, strict=True) if value != one.values[0]})  # type: ignore[arg-type]
         for chosen in itertools.product(*(lever.values for lever in space))
     )

@@ -141,7 +141,7 @@ def run_pem_host(
     _check_held(name, role, algorithm, held)
     with TranscribedRun(host.out, host.clock, host.log, guard.begin if guard else None, _NO_DATA) as noted:
         noted.note(what="run", me=name, role=role, agreement=terms.digest.hex(), records=held.count if held else 0)
-        # Who comes first hears nothing before the last one has come, or is given up; then for an iteration.
+        # The first host hears nothing until the last one has come or is given up, and then for an iteration.
         link = LinkTimes(message=times.present + times.message + 2 * patience, reconnect=times.reconnect)
         late = {peer: patience for peer in terms.holders if peer != name}
         mesh = host.mesh(limit=_LARGEST, times=link, note=noted.note, patience=late)

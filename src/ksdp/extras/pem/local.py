@@ -19,7 +19,7 @@ from ksdp.audit.specs.models import validated
 from ksdp.extras.pem.records import Records, read_records
 from ksdp.extras.pem.rounds import PemTerms, pem_rounds
 from ksdp.extras.pem.spec import AprioriSpec, PemRunSpec, PemSpec, cost_of
-from ksdp.flows.interruption import Clock, advance, check_stopped, current, interrupts_are_checked
+from ksdp.flows.interruption import Clock, advance, check_stopped, current, interrupts_wait
 from ksdp.protocols.channel.rounds import Round, play_together
 from ksdp.storage.readers.files import read_toml
 from ksdp.storage.runs.results import require_no_result, write_run
@@ -61,7 +61,7 @@ def run_pem(
 ) -> PemResult:
     """Play a host with all clients, the servers and the aggregator, and return the result.
 
-    Whoever listens (`ksdp.flows.interruption`) hears of iterations that are done.
+    The terminal, or whatever listens (`ksdp.flows.interruption`), hears of iterations that are done.
     """
     if not clients:
         raise InputError("There must be at least one client.")
@@ -82,7 +82,7 @@ def run_pem(
 
     began = time.perf_counter()
     sides = {name: pem_rounds(terms, name, algorithm, clients) for name in terms.everybody}
-    with interrupts_are_checked():  # OpenDP finalises measurements all the time
+    with interrupts_wait():  # OpenDP finalises measurements all the time
         ends = play_together(sides, watch)
     hub, sampler = ends[_HUB], ends[terms.servers[0]].sampler
     seconds = time.perf_counter() - began

@@ -38,7 +38,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class PemTerms:
-    """Who takes part as what, and what is run: what everybody agrees on before the first message."""
+    """The hosts, their roles and the algorithm, on which everybody agrees before the first message."""
 
     holders: tuple[str, ...]
     """Hosts that hold clients, by name."""
@@ -190,7 +190,7 @@ class _Side:
         return state
 
     def hear_roster(self) -> Rounds[tuple[str, ...]]:
-        """Who is in the sum."""
+        """Hear which hosts with clients are in the sum."""
         hub = self.terms.aggregator
         self.roster = read_from(hub, unpack_names, (yield from self.engine.hear("roster", hub)))
         self.enough(self.roster)

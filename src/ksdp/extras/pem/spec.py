@@ -183,7 +183,7 @@ class PemBounds(Section, frozen=True):
 
 
 class PemRunSpec(PemBounds, frozen=True):
-    """Who takes part."""
+    """The servers and clients of a run."""
 
     servers: Annotated[int, Whole(2, 100)] = 2
     """Each adds all of the noise."""
@@ -347,7 +347,7 @@ class PemProtocol(PemTask, frozen=True):
         return made
 
     def agreed(self, who: tuple[Participant, ...]) -> PemTerms:
-        """Who takes part as what, and what is run."""
+        """The terms that all hosts agree on."""
         if len({p.identity for p in who}) != len(who):
             raise SpecError("`parties.key` must differ from host to host.")
         chosen, rest = self.algorithm, {*self.servers, self.aggregator}

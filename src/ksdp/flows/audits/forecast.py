@@ -170,7 +170,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     costs, processes = costs_of(plan, own), None if spec.cluster else processes_here([plan], own)
     start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
     stages = {"start": start, **costs.stages(plan.runs, parts)}
-    copies = copies_of(plan)
+    copies, covered = copies_of(plan), coverage_of(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -178,7 +178,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
     needed = _runs_for_margin(plan, columns, rule)
-    safe = _safe(plan, costs.run)
+    safe = None if covered.unread else _safe(plan, costs.run)
     return {
         "sentence": _sentence(plan),
         "expect": _expected(plan, safe),
@@ -190,8 +190,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "statistics": [s.name for s in plan.statistics],
         "skipped_statistics": plan.skipped,
         "opens": traits_of(plan.mechanism).opens,
-        "coverage": {name: list(who) for name, who in coverage_of(plan).read_by.items()},
-        "unread": list(coverage_of(plan).unread),
+        "coverage": {name: list(who) for name, who in covered.read_by.items()},
+        "unread": list(covered.unread),
         "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
         "proved": plan.proved,
         "promise": _promise(plan),
@@ -308,7 +308,7 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
     """From how many documents on a run is safe, by a trial; None where that is not asked or would last."""
     margin, population = plan.spec.rule.margin, size_base(plan.spec, plan.corpus)
     runs = min(_RUNS, int(_SECONDS / 2 / max(seconds_a_run, 1e-9)))
-    if plan.proved or not margin or coverage_of(plan).unread or runs < _FEWEST or is_own(plan.mechanism):
+    if plan.proved or not margin or runs < _FEWEST or is_own(plan.mechanism):
         return None
     try:
         trial = trial_plan(plan.spec, plan.corpus, min(_DRAWN, len(plan.audited)), runs)

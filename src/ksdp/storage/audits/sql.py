@@ -157,18 +157,18 @@ def export_table(store: Store, audit: str, table: str, to: Path, *, raw: bool = 
 
     In CSV, texts that a spreadsheet would take for a formula begin with an apostrophe, unless `raw`.
     """
-    if to.suffix.lower() not in _WRITERS:
+    suffix = to.suffix.lower()
+    if suffix not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
     with _connected(store, audit) as database:
         if table == "unbiased":
             database.register(table, _unbiased(store, audit))
         rows = database.execute(f"select count(*) from {table}").fetchone()
-        guarded = to.suffix.lower() == ".csv" and not raw
-        source = _written(database, table, _SAYABLE.get(to.suffix.lower()), guarded)
+        source = _written(database, table, _SAYABLE.get(suffix), suffix == ".csv" and not raw)
 
         def write(part: Path) -> None:
             quoted = str(part).replace("'", "''")
-            database.execute(f"copy {source} to '{quoted}' {_WRITERS[to.suffix.lower()]}")
+            database.execute(f"copy {source} to '{quoted}' {_WRITERS[suffix]}")
 
         write_whole(to, write)
     return int(rows[0]) if rows else 0

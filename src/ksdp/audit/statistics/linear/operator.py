@@ -37,7 +37,8 @@ def even_step(rows: int, most: int = MOST_ROWS) -> int:
 class ContributionOperator(LinearOperator):  # type: ignore[misc] # SciPy has no types
     """A, whose row a_i is what document i adds to the sums of one run; shape (documents, numbers).
 
-    Subclasses give `_matvec`, `_rmatvec` and `diagonal`. `matvec` takes each document by itself, to the last bit.
+    Subclasses give `_matvec`, `_rmatvec`, `diagonal` and `written`. `matvec` takes each document by itself, to the
+    last bit.
     """
 
     rows: sp.csr_array

@@ -388,7 +388,7 @@ class LinearBasis(_Solved):
     needs: tuple[str, ...] = ("V",)
 
     def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
-        """What is missing that it is worth its time for, in words; empty where nothing is."""
+        """The condition that is missing for the statistic to be worth its time; empty if none is."""
         if _ROUNDS & set(arrays):
             return "a run that shows its V alone: sums of rounds say more"
         if len(arrays["V"]) != 2:
