@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import kstwobign
 
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.coverage import coverage_of
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, chance, detectable, summarise
@@ -49,7 +50,7 @@ def tested(corpus: Corpus) -> Tested:
     controls = drawn(plan, rng, CONTROLS, 5.0 * (np.arange(CONTROLS) >= NULL_CONTROLS))
     bits = rng.random((90, plan.design.runs)) < plan.design.share
     canaries = compare_arms({CANARY: rng.normal(size=bits.shape) + SHIFT * bits}, bits)
-    return Tested(plan, 1, interim, [controls], [rng.uniform(-2, 0, (5, 3))], [canaries])
+    return Tested(plan, coverage_of(plan), 1, interim, [controls], [rng.uniform(-2, 0, (5, 3))], [canaries])
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_no_flip_is_silent_and_the_same_command_repairs_them(
     assert all_whole(prepared.ref)
     after = [read_verdicts(audit), read_statistics(audit), read_effects(audit)]
     assert all(one.to_pandas().equals(other.to_pandas()) for one, other in zip(before, after, strict=True))
-    # Killed after the findings, before their page: the page is made without running anything.
+    # Killed after the findings, before their page: the audit is concluded again, from stored runs.
     (audit / "report.html").unlink()
     assert run_prepared([prepared])[0].sampled_runs == 0
     assert report_whole(audit)

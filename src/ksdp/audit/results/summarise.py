@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
 from ksdp.audit.contract import guarantee_of, traits_of
-from ksdp.audit.coverage import coverage_of
+from ksdp.audit.coverage import Coverage
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts
@@ -122,6 +122,7 @@ class Tested:
     """Everything that the looks gave."""
 
     plan: Plan
+    coverage: Coverage
     looks: int
     """Looks that were made."""
     interim: InterimVerdicts
@@ -190,7 +191,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
     judged = void_where_copies_tell(judged, copies)
     promise = promise_summary(plan, tested.interim)
     judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
-    covered, runs = coverage_of(plan), plan.looks[tested.looks - 1].runs * plan.design.lanes
+    covered, runs = tested.coverage, plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
         version=VERSION,

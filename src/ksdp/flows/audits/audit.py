@@ -60,7 +60,8 @@ async def _looks(
     copies = await steps.run_in_thread(copies_of, whole)
     proved = proved_bound(whole, copies)
     interim: InterimVerdicts | None = None
-    scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, coverage_of(whole).may_clear)
+    covered = await steps.run_in_thread(coverage_of, whole)
+    scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, covered.may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:
@@ -84,7 +85,7 @@ async def _looks(
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    tested = Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies)
+    tested = Tested(whole, covered, len(refs), interim, controls, shuffled, canaries, copies=copies)
     return tested, tuple(refs)
 
 

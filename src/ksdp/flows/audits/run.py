@@ -18,7 +18,6 @@ from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.looks import AGAIN, DRAWN
-from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
 from ksdp.flows.audits.steps import Tally
@@ -26,9 +25,8 @@ from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import record_finished
 from ksdp.storage.audits.stages import stage_names
-from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
+from ksdp.storage.findings import findings_whole, read_spec, report_whole
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
@@ -134,7 +132,7 @@ def _finished_before(prepared: Prepared) -> Summary | None:
     folder = store.audit(prepared.ref.audit)
     try:
         summary = read_summary(folder)
-        if summary.provenance.versions != versions() or not findings_whole(folder):
+        if summary.provenance.versions != versions() or not (findings_whole(folder) and report_whole(folder)):
             return None
         # What was measured again rests on the runs of the looks.
         looks = [name for name in stage_names(folder) if name != AGAIN and not name.startswith(DRAWN)]
@@ -142,9 +140,6 @@ def _finished_before(prepared: Prepared) -> Summary | None:
         whole = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
         if not all(whole):
             return None
-        if not report_whole(folder):  # killed after its findings, before their page
-            record_finished(store, prepared.ref.audit)
-            write_report(folder, render_report(store, prepared.ref.audit))
     except StoreError as error:
         if (folder / "audit.json").is_file():
             current().say(f"{error} It is made again.")
