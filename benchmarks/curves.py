@@ -79,7 +79,7 @@ def one() -> None:
         spec.write_text("".join(f"{name} = {toml_value(value)}\n" for name, value in tables.items()))
         command = [str(Path(sys.executable).parent / "ksdp"), "audit", str(spec), "--store", str(store)]
         began = time.monotonic()
-        done = subprocess.run([*command, "--workers", str(point.workers), "--json"], stdout=subprocess.PIPE)
+        done = subprocess.run([*command, "--dask", str(point.workers), "--json"], stdout=subprocess.PIPE)
         clock = time.monotonic() - began
         json.loads(done.stdout)  # the exit code says what was found; a command that failed prints no summary
         used = resource.getrusage(resource.RUSAGE_CHILDREN)

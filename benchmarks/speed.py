@@ -111,7 +111,7 @@ def spec_text(tree: Path, spec: str, with_runs: str) -> str:
 def audit(tree: Path, spec: Path, store: Path, workers: int | None = None, **environment: str) -> Spent:
     """`ksdp audit` of a tree on its own; without `workers` as who types no more than that has it."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    options = [str(spec), "--store", str(store), *(() if workers is None else ("--workers", str(workers)))]
+    options = [str(spec), "--store", str(store), *(() if workers is None else ("--dask", str(workers)))]
     command = [sys.executable, "-P", "-m", "ksdp", "audit", *options]
     around = _environment(tree) | environment
     done = subprocess.run(waiting(command), env=around, capture_output=True, text=True, check=False)

@@ -55,8 +55,8 @@ HEAD = """# The same levers in an audit and in a run
 *For engineers who write a spec that parties will run.*
 
 Written by `tools/lever_table.py`, which tries each lever with each mechanism. What is audited alone, a run refuses
-and says why. Parties compare how they make rows by `features.rows` (`ksdp columns SPEC`). Every other parameter of
-a mechanism is a term of the protocol file, and the same in both.
+and says why. Parties compare how they make rows by `features.rows` (`ksdp plan SPEC --columns`). Every other parameter
+of a mechanism is a term of the protocol file, and the same in both.
 """
 TAIL = """
 `idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With

@@ -53,7 +53,6 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "demo": "ksdp.commands.audits:demo",
         "init": "ksdp.commands.audits:init",
         "plan": "ksdp.commands.audits:plan",
-        "columns": "ksdp.commands.audits:columns",
     },
     "Audit": {
         "audit": "ksdp.commands.audits:audit",
@@ -68,7 +67,6 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "list": "ksdp.commands.findings:list_audits",
         "show": "ksdp.commands.findings:show",
         "compare": "ksdp.commands.findings:compare",
-        "report": "ksdp.commands.findings:report",
         "dossier": "ksdp.commands.findings:dossier",
         "replay": "ksdp.commands.findings:replay",
         "export": "ksdp.commands.findings:export",
@@ -78,11 +76,9 @@ COMMANDS: dict[str, dict[str, str | None]] = {
     "Decide": {
         "keys": "ksdp.commands.screening:keys",
         "decide": "ksdp.commands.reviews:decide",
-        "more": "ksdp.commands.reviews:more",
         "clear": "ksdp.commands.screening:clear",
         "verify": "ksdp.commands.screening:verify",
         "log": "ksdp.commands.reviews:log",
-        "approve": "ksdp.commands.screening:approve",
     },
     "Schedule": {
         "schedule": "ksdp.commands.schedules:schedule",
@@ -91,6 +87,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
     },
     "Keep a store": {"check": "ksdp.commands.upkeep:check", "prune": "ksdp.commands.upkeep:prune"},
     "Run among parties": {
+        "agree": "ksdp.commands.runs:agree",
         "party": "ksdp.commands.runs:party",
         "run": "ksdp.commands.runs:run",
         "budget": "ksdp.commands.runs:budget",
@@ -163,6 +160,11 @@ def _first_sentence(command: Any) -> str:
     return str(command.help or "").strip().split("\n")[0].partition(";")[0].removesuffix(".")
 
 
+def _names_file(value: object) -> bool:
+    """A path; or a spec, where a command takes the id of an audit too."""
+    return isinstance(value, Path) or (isinstance(value, str) and value.endswith(".toml"))
+
+
 def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command; without this a store at `s3://bucket/store` would be made in a folder called `s3:`."""
 
@@ -170,7 +172,7 @@ def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
     def checked(**given: Any) -> Any:
         for name, value in given.items():
             paths = value if isinstance(value, list | tuple) else (value,)
-            if any(isinstance(one, Path) and was_url(one) for one in paths):
+            if any(_names_file(one) and was_url(one) for one in paths):
                 raise InputError(
                     f"`{name.replace('_', '-')}` must be a path, and no URL. What may be at URLs is named in a "
                     "spec: the files of `[corpus]`, and the blocks of a store (`cluster.blocks`)."

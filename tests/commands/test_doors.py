@@ -102,7 +102,7 @@ def test_the_store_is_named_by_the_environment(audited: tuple[Path, str], monkey
         ("audit", "s3://bucket/spec.toml"),
         ("advise", "spec.toml", "--write", "file:///elsewhere/advised.toml"),
         ("verify", "a.clearance", "--against", "gs://bucket/a.clearance"),
-        ("party", "s3://bucket/protocol.toml", "--me", "ada", "--key", "ada.key", "--accept"),
+        ("agree", "s3://bucket/protocol.toml", "--me", "ada", "--key", "ada.key", "--accept"),
     ],
 )
 def test_a_url_in_place_of_a_path_is_refused_before_anything_is_made(

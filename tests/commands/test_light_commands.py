@@ -53,12 +53,12 @@ SIGN = "--clearance c --key k --who w"
 SPECS = [
     "audit",
     "plan",
-    "columns",
+    "plan --columns c",
     "claim",
     f"clear {SIGN}",
     "gain",
     "advise",
-    f"approve {SIGN}",
+    f"clear {SIGN} --hours 1",
     "schedule --cron c",
 ]
 

@@ -32,7 +32,7 @@ READERS = (["list"], ["show", "{audit}"], ["log"], ["audit", "spec.toml"])
 WRITERS = (
     ["audit", "other.toml"],
     ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--who", "Ada"],
-    ["more", "{audit}", "3"],
+    ["audit", "{audit}", "3"],
     ["schedule", "spec.toml", "--cron", "0 3 * * *"],
 )
 
@@ -78,9 +78,7 @@ FULL = 'mount -t tmpfs -o size=256k none "$0" && exec "$@"'
 
 @pytest.mark.validity
 @pytest.mark.skipif(no_mounts(), reason="only root can mount a file system")
-@pytest.mark.parametrize(
-    ("where", "says"), [(["--here", "1"], "No space left"), (["--workers", "1"], "server.log")]
-)
+@pytest.mark.parametrize(("where", "says"), [(["--here", "1"], "No space left"), (["--dask", "1"], "server.log")])
 def test_a_full_disk_is_one_line(where: list[str], says: str, tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
     (tmp_path / "spec.toml").write_text(SPEC.format(seed=1, corpus=tmp_path / "c.npz").replace("= 20", "= 25"))

@@ -40,7 +40,7 @@ def on_a_terminal(*command: str, folder: Path) -> str:
         ["show", NAME, "--store", "."],
         ["verify", NAME],
         ["prune", "--store", NAME, f"--{NAME}"],
-        ["clear", "spec.toml", "--rounds", NAME],
+        ["clear", "spec.toml", "--days", NAME],
         [f"sho{NAME}"],
     ],
 )

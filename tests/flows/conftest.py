@@ -109,7 +109,7 @@ def as_typed(*arguments: str | Path) -> Ran:
     return Ran(int(left.value.code or 0), out.getvalue(), err.getvalue())
 
 
-COMPUTE = frozenset({"audit", "test", "clear", "more"})
+COMPUTE = frozenset({"audit", "test", "clear"})
 """Commands with an option `--here`."""
 
 
@@ -118,8 +118,8 @@ def ksdp() -> Iterator[Callable[..., Ran]]:
     """Run the command in this process, without a server and workers of its own unless it asks for some."""
 
     def run(*arguments: str | Path, check: int | None = None) -> Ran:
-        computes = arguments[0] in COMPUTE or "--run" in arguments
-        if computes and not {"--workers", "--dask", "--here"} & {*arguments}:
+        computes = arguments[0] in COMPUTE
+        if computes and not {"--dask", "--here"} & {*arguments}:
             arguments = (*arguments, "--here", "1")
         ran = as_typed(*arguments)
         assert check is None or ran.code == check, ran.err

@@ -7,9 +7,9 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 
-def scrape(port: int) -> dict[tuple[str, ...], float]:
-    """Every sample at a real port, by its name and the values of its labels."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+def scrape(url: str) -> dict[tuple[str, ...], float]:
+    """Every sample that a URL serves, by its name and the values of its labels."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
         text = answer.read().decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value

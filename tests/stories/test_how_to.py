@@ -251,7 +251,7 @@ def test_protocol_run(desk: Desk) -> None:
 
     mechanism = 'protocol = 1\n[mechanism]\nname = "pd-svd"\nrank = 2\nopens = "final"\n'
     (at["ada"].folder / "protocol.toml").write_text(mechanism)
-    at["ada"].type("ksdp columns mail.toml >> protocol.toml")
+    at["ada"].type("ksdp plan mail.toml --columns columns.txt >> protocol.toml")
     ports = iter(free_ports(3))
 
     def here(command: str) -> str:

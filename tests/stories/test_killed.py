@@ -59,7 +59,7 @@ class Audit:
         self.store, self._said = spec.parent / "store", said
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         environment |= {"PREFECT_HOME": str(spec.parent / "home"), "PREFECT_LOGGING_LEVEL": "DEBUG"}
-        command = [sys.executable, "-m", "ksdp", "audit", str(spec), "--store", str(self.store), "--workers", "1"]
+        command = [sys.executable, "-m", "ksdp", "audit", str(spec), "--store", str(self.store), "--dask", "1"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "umask": 0}
         self.process = subprocess.Popen(command, env=environment, **pipes)  # type: ignore[call-overload]
         self.main = psutil.Process(self.process.pid)

@@ -1,4 +1,4 @@
-"""Make audits: `demo`, `init`, `plan`, `columns`, `audit`, `test`, `power`, `mechanisms`, `claim`."""
+"""Make audits: `demo`, `init`, `plan`, `audit`, `test`, `power`, `mechanisms`, `claim`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -21,7 +21,6 @@ from ksdp.commands.options import (
     PlaceOptions,
     SpecArgument,
     StoreOption,
-    WorkersOption,
     appetite_code,
     exit_code,
     kept_record,
@@ -33,7 +32,10 @@ from ksdp.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from ksdp.audit.results.appetite import Appetite
+    from ksdp.audit.results.summary import Summary
     from ksdp.audit.specs.models import Spec
+    from ksdp.flows.audits.place import Place
 
 Found = TypeVar("Found")
 
@@ -41,7 +43,19 @@ Found = TypeVar("Found")
 @with_options
 def audit(
     *,
-    spec: SpecArgument,
+    spec: Annotated[
+        str,
+        typer.Argument(help="A spec, FILE.toml; or an audit to continue with more runs.", metavar="SPEC|AUDIT"),
+    ],
+    documents: Annotated[
+        list[str] | None,
+        typer.Argument(help="With AUDIT: ids that get more runs. Default: those with the decision more-runs."),
+    ] = None,
+    with_runs: Annotated[
+        int | None,
+        typer.Option("--with-runs", min=2, help="With AUDIT: runs in the smaller arm. Default: as forecast."),
+    ] = None,
+    held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     performance_report: Annotated[
@@ -51,8 +65,15 @@ def audit(
     appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit every document of a corpus. The same command resumes it."""
-    read, base = read_spec(spec)
+    """Audit every document of a corpus, or continue an audit with more runs. The same command resumes it."""
+    if not spec.endswith(".toml"):
+        if appetite is not None:
+            raise InputError("`--appetite` goes with a spec; an audit that is continued keeps its own.")
+        wanted = _continued(store, spec, documents, with_runs, where.place(performance_report), held)
+        _report_audit(wanted, pipeline, None, as_json)
+    if documents or with_runs is not None:
+        raise InputError(f"documents and `--with-runs` go with an audit's id; {spec} is a spec.")
+    read, base = read_spec(Path(spec))
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
     from ksdp.terminal import terminal
@@ -65,6 +86,22 @@ def audit(
             summary = _of_recorded(read, base, ask)
         else:
             summary = run_audit(read, base, store, place, asked)
+    _report_audit(summary, pipeline, asked, as_json)
+
+
+def _continued(
+    store: Path, audit: str, documents: list[str] | None, with_runs: int | None, place: Place, held: int | None
+) -> Summary:
+    from ksdp.flows.reviews import WantedRuns, more_runs
+    from ksdp.terminal import terminal
+
+    wanted = WantedRuns(tuple(documents) if documents else None, with_runs)
+    with terminal():
+        return more_runs(store, opened_audit(store, audit)[1], wanted, place, held=held)
+
+
+def _report_audit(summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool) -> NoReturn:
+    """Print a finished audit, write what pipelines read, and leave with its exit code."""
     record = kept_record(summary)
     tell(summary, as_json, record=record)
     pipeline.write(summary, record)
@@ -83,9 +120,27 @@ def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
         return ask(asked.spec)
 
 
-def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOption = False) -> None:
-    """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
+def plan(
+    spec: SpecArgument,
+    appetite: AppetiteOption = None,
+    party: Annotated[
+        list[str] | None,
+        typer.Option("--party", help="NAME@HOST:PORT of each party, with NAME.pub: print their protocol file."),
+    ] = None,
+    columns: Annotated[
+        Path | None,
+        typer.Option("--columns", help="Write the columns' names there; print `[features]` of a protocol file."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify.
+
+    With the parties named, print the protocol file that a run of this spec among them needs.
+    """
     read, base = read_spec(spec)
+    if party or columns is not None:
+        _tell_features(read, base, party, columns, as_json)
+        return
     from ksdp.flows.audits.forecast import forecast, forecast_words
 
     read_asked(appetite, read)
@@ -95,6 +150,25 @@ def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOptio
         typer.echo(json.dumps(forecasts))
         return
     typer.echo(forecast_words(forecasts))
+
+
+def _tell_features(spec: Spec, base: Path, party: list[str] | None, columns: Path | None, as_json: bool) -> None:
+    """The columns that a spec's levers leave and how rows are made, as a protocol file says it."""
+    from ksdp.flows.runs.protocol_files import features_hash, protocol_text
+    from ksdp.storage.corpora import corpus_features, rows_hash
+    from ksdp.storage.readers.spec_files import COLUMN_FILES, fetched
+
+    here, _copies = fetched(spec.corpus, base, COLUMN_FILES)
+    names, rows = corpus_features(here, base), rows_hash(here, base)
+    features: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
+    if columns is not None:
+        columns.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(features))
+    elif party:
+        typer.echo(protocol_text(spec, features, party), nl=False)
+    else:
+        typer.echo("[features]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in features.items()))
 
 
 @with_options
@@ -150,51 +224,19 @@ def power(
     typer.echo(found.sentence())
 
 
-def demo(
-    store: StoreOption = Path("ksdp-demo"), workers: WorkersOption = None, as_json: JsonOption = False
-) -> None:
+@with_options
+def demo(*, store: StoreOption = Path("ksdp-demo"), where: PlaceOptions, as_json: JsonOption = False) -> None:
     """Audit docstrings of the installed numpy, scipy and pandas: every verdict, and a list that is signed."""
     from ksdp.flows.screening.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
     with terminal():
-        found = run_demo(store, workers=workers)
+        found = run_demo(store, where.place())
     if as_json:
         for summary in found.audits:
             tell(summary, as_json)
     else:
         typer.echo(demo_words(found), err=True)
-
-
-def columns(
-    spec: SpecArgument,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the names there, one per line.")] = None,
-    party: Annotated[
-        list[str] | None,
-        typer.Option("--party", help="NAME@HOST:PORT of each party, with NAME.pub: print a whole protocol file."),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Print the columns that a spec's levers leave and how rows are made: `[features]` of a protocol file.
-
-    With the parties named, the whole file.
-    """
-    read, base = read_spec(spec)
-    from ksdp.flows.runs.protocol_files import features_hash, protocol_text
-    from ksdp.storage.corpora import corpus_features, rows_hash
-    from ksdp.storage.readers.spec_files import COLUMN_FILES, fetched
-
-    here, _copies = fetched(read.corpus, base, COLUMN_FILES)
-    names, rows = corpus_features(here, base), rows_hash(here, base)
-    said: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
-    if out is not None:
-        out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    if as_json:
-        typer.echo(json.dumps(said))
-    elif party:
-        typer.echo(protocol_text(read, said, party), nl=False)
-    else:
-        typer.echo("[features]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in said.items()))
 
 
 def init(

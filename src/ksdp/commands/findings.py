@@ -91,6 +91,7 @@ def show(
     again: Annotated[
         bool, typer.Option("--again", help="Measure the document again where the store keeps no values.")
     ] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the report there, as HTML.")] = None,
     store: StoreOption = Path("ksdp-store"),
     pipeline: PipelineOptions,
     appetite: AppetiteOption = None,
@@ -100,8 +101,10 @@ def show(
     from ksdp.storage.audits.history import read_summary
 
     opened, audit = opened_audit(store, audit)
-    if document is not None and (appetite, pipeline) != (None, PipelineOptions()):
-        raise InputError("`--junit`, `--sarif`, `--fail-on`, `--appetite` are of a whole audit: name no document.")
+    if document is not None and (appetite, pipeline, html) != (None, PipelineOptions(), None):
+        raise InputError(
+            "`--html`, `--junit`, `--sarif`, `--fail-on` and `--appetite` are for a whole audit: name no document."
+        )
     if document is None:
         asked = read_asked(appetite)
         summary = read_summary(opened.audit(audit))
@@ -112,6 +115,11 @@ def show(
                 _tell_documents(opened.audit(audit), worst)
                 typer.echo(f"by chance, {_by_chance(summary)}")
         pipeline.write(summary, record)
+        if html is not None:
+            from ksdp.dashboards.audits.report import render_report
+            from ksdp.storage.store import write_text
+
+            write_text(html, render_report(opened, audit))
         missed = appetite_code([one.name for one in record.missed]) if asked is not None and record else 0
         raise typer.Exit(missed or (exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0))
     _show_document(opened, audit, document, again=again, as_json=as_json)
@@ -264,27 +272,6 @@ def replay(
         other = f" (other versions: {', '.join(out['other_versions'])})" if out["other_versions"] else ""
         typer.echo(f"{'equal' if out['equal'] else 'NOT equal'}{other}")
     raise typer.Exit(0 if out["equal"] else 1)
-
-
-def report(
-    audit: AuditArgument,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
-    ] = None,
-    store: StoreOption = Path("ksdp-store"),
-) -> None:
-    """Render the report of a finished audit again."""
-    from ksdp.dashboards.audits.report import render_report
-    from ksdp.storage.findings import write_report
-    from ksdp.storage.store import write_text
-
-    opened, audit = opened_audit(store, audit)
-    page = render_report(opened, audit)
-    if html is None:
-        html = write_report(opened.audit(audit), page)
-    else:
-        write_text(html, page)
-    typer.echo(str(html))
 
 
 def dossier(

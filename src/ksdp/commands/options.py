@@ -49,11 +49,8 @@ HereOption = Annotated[
     typer.Option("--here", min=1, help="Worker processes without Prefect and Dask; 1: in this process."),
 ]
 DaskOption = Annotated[
-    str | None, typer.Option("--dask", help="Use this Dask scheduler instead: tls://HOST:PORT.")
-]
-InsecureDaskOption = Annotated[
-    bool,
-    typer.Option("--insecure-dask", help="Allow a scheduler without TLS; only where nobody else can reach it."),
+    str | None,
+    typer.Option("--dask", help="Under Prefect and Dask: the number of workers, or a scheduler, tls://HOST:PORT."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 AppetiteOption = Annotated[
@@ -65,11 +62,10 @@ WhoOption = Annotated[
     str, typer.Option("--who", help="Name of the person who decides, for the log and the clearance.")
 ]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
-MetricsPortOption = Annotated[
-    int | None,
-    typer.Option("--metrics-port", min=0, max=65535, help="Port for Prometheus metrics; 0: any free port."),
+MetricsOption = Annotated[
+    str | None,
+    typer.Option("--metrics", help="[HOST:]PORT where Prometheus finds metrics; port 0: any free port."),
 ]
-MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
 
 
 class FailOn(StrEnum):
@@ -136,9 +132,7 @@ class PlaceOptions:
     """Options of a command that says where the work is done."""
 
     here: HereOption = None
-    workers: WorkersOption = None
     dask: DaskOption = None
-    insecure_dask: InsecureDaskOption = False
 
     def place(self, performance: Path | None = None) -> Place:
         """Where it is done, before anything is read or written; and where Dask's performance report goes."""
@@ -148,11 +142,14 @@ class PlaceOptions:
         if self.here is None:
             if performance is not None and not performance.parent.is_dir():
                 raise InputError(f"`--performance-report`: there is no folder {performance.parent}.")
-            return Place(self.workers, dask_address(self.dask, self.insecure_dask), performance=performance)
+            workers = int(self.dask) if self.dask is not None and self.dask.isdecimal() else None
+            if workers == 0:
+                raise InputError("`--dask` must be at least 1 worker, or the address of a scheduler; got 0.")
+            return Place(workers, dask_address(None if workers else self.dask), performance=performance)
         if performance is not None:
             raise InputError("`--here` is without Dask, `--performance-report` is Dask's: leave one of them out.")
-        if self.workers is not None or self.dask is not None:
-            raise InputError("`--here` is without Dask, `--workers` and `--dask` are with it: name one of them.")
+        if self.dask is not None:
+            raise InputError("`--here` is without Dask, `--dask` is with it: name one of them.")
         return Place(self.here, here=True)
 
 
@@ -184,14 +181,6 @@ class PipelineOptions:
             write_json(self.sarif, pipelines.sarif(found, summary))
         if page:
             append_synced(Path(page), pipelines.markdown(found + asked, summary).encode())
-
-
-@dataclass(frozen=True)
-class MetricsOptions:
-    """Options of a command that can be watched."""
-
-    metrics_port: MetricsPortOption = None
-    metrics_host: MetricsHostOption = "127.0.0.1"
 
 
 @dataclass(frozen=True)

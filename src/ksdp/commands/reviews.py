@@ -9,31 +9,18 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.reviewing import StaleDecision
-from ksdp.commands.options import (
-    AuditArgument,
-    JsonOption,
-    PlaceOptions,
-    StoreOption,
-    WhoOption,
-    exit_code,
-    opened_audit,
-    read_spec,
-    tell,
-    with_options,
-)
+from ksdp.commands.options import JsonOption, StoreOption, WhoOption, opened_audit, read_spec, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ksdp.audit.reviewing import Entry
-    from ksdp.flows.audits.place import Place
-    from ksdp.flows.reviews import WantedRuns
     from ksdp.storage.reviews.decisions import Subject
     from ksdp.storage.store import Store
 
@@ -90,14 +77,10 @@ def decide(
         str | None,
         typer.Option("--policy", help="Set how this store decides, and nothing else: one-person or four-eyes."),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
     """Record a decision about documents, or set the store's policy."""
-    from ksdp.flows.audits.place import ANYWHERE
-    from ksdp.flows.reviews import WantedRuns
-
     if policy is not None:
         if audit or entry.documents or entry.decision:
             raise InputError("`--policy` stands alone.")
@@ -105,8 +88,6 @@ def decide(
         return
     if audit is None:
         raise InputError("an audit and at least one document must be named.")
-    if run and entry.decision != "more-runs":
-        raise InputError("`--run` goes with `--decision more-runs`.")
     before = audit.endswith(".toml")
     if entry.groups and not before:
         raise InputError("`--groups` goes with a spec: an audit's own unit is what its ids name.")
@@ -118,14 +99,12 @@ def decide(
             newer = entry_row(error.newer) if error.newer else None
             typer.echo(json.dumps({"refused": "stale", "message": str(error), "newer": newer}))
         raise
-    if not as_json:
-        typer.echo("\n".join(entry_line(one) for one in made))
-    elif not run:
+    if as_json:
         typer.echo(json.dumps({"entries": [entry_row(one) for one in made]}))
-    if run and isinstance(subject, str):
-        _run_more(store, subject, WantedRuns(), ANYWHERE, as_json)
-    elif entry.decision == "more-runs":
-        typer.echo(f"`ksdp more {subject}` runs them.", err=True)
+    else:
+        typer.echo("\n".join(entry_line(one) for one in made))
+    if entry.decision == "more-runs":
+        typer.echo(f"`ksdp audit {subject}` runs them.", err=True)
 
 
 def _subject(spec: Path, *, groups: bool) -> Subject:
@@ -149,41 +128,6 @@ def _set_policy(store: Path, policy: str) -> None:
         raise InputError(f"`--policy` must be four-eyes or one-person; got {policy!r}.")
     write_policy(Store.open(store, create=False), Policy(policy == "four-eyes"))
     typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
-
-
-@with_options
-def more(
-    *,
-    audit: AuditArgument,
-    documents: Annotated[
-        list[str] | None, typer.Argument(help="Ids. Default: those with the decision more-runs.")
-    ] = None,
-    with_runs: Annotated[
-        int | None, typer.Option("--with-runs", min=2, help="Runs in the smaller arm. Default: as forecast.")
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for another audit that is running in the store.")
-    ] = False,
-    held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
-    store: StoreOption = Path("ksdp-store"),
-    where: PlaceOptions,
-    as_json: JsonOption = False,
-) -> None:
-    """Continue an audit with more runs, where a decision asked for them."""
-    from ksdp.flows.reviews import WantedRuns
-
-    wanted = WantedRuns(tuple(documents) if documents else None, with_runs)
-    _run_more(store, opened_audit(store, audit)[1], wanted, where.place(), as_json, wait=wait, held=held)
-
-
-def _run_more(store: Path, audit: str, wanted: WantedRuns, place: Place, as_json: bool, **lock: Any) -> NoReturn:
-    from ksdp.flows.reviews import more_runs
-    from ksdp.terminal import terminal
-
-    with terminal():
-        out = more_runs(store, audit, wanted, place, **lock)
-    tell(out, as_json)
-    raise typer.Exit(exit_code(out))
 
 
 _NAMED = 20
@@ -314,7 +258,7 @@ def review(
         bool,
         typer.Option(
             "--start-runs/--no-start-runs",
-            help="Start `ksdp more` when more runs are decided and the store may be written.",
+            help="Continue the audit when more runs are decided and the store may be written.",
         ),
     ] = True,
 ) -> None:

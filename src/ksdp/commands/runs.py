@@ -1,4 +1,4 @@
-"""The protocol among real parties: `party`, `run`."""
+"""The protocol among real parties: `agree`, `party`, `run`, `budget`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.commands.options import JsonOption, MetricsOptions, signing_key, with_options
+from ksdp.commands.options import JsonOption, MetricsOption, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import BudgetGuard, LedgerEntry
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from ksdp.flows.runs.protocol_files import Run
     from ksdp.protocols.network.mesh import Address
 
+MeOption = Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")]
+IdentityOption = Annotated[Path, typer.Option("--key", help="Its private key (`ksdp keys`).")]
+CheckOption = Annotated[
+    float | None,
+    typer.Option("--check", min=0, help="Seconds to wait for the others; say what stands in the way, and stop."),
+]
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
     bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
@@ -37,7 +43,7 @@ OwnStoreOption = Annotated[
 class EnteringOptions:
     """Options of a command that says what a party enters, on what grounds, and what it may cost."""
 
-    key: Annotated[Path, typer.Option("--key", help="Its private key (`ksdp keys`).")]
+    key: IdentityOption
     corpus: Annotated[
         Path | None,
         typer.Option("--corpus", help="The audit's spec, or a count matrix (npz, mtx); none for a server."),
@@ -50,129 +56,106 @@ class EnteringOptions:
     ] = None
     uncleared: UnclearedOption = False
     store: OwnStoreOption = None
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            "--ledger", help="Ledger of what runs on this data gave away. Default: NAME.ledger beside the key."
-        ),
-    ] = None
-    budget: Annotated[
-        Path | None,
-        typer.Option(
-            "--budget",
-            help="File with the party's [budget]. Default: NAME.budget.toml beside the key, if it exists.",
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class AgreeingOptions:
-    """Options by which parties agree on one protocol file, each its own signature."""
-
-    join: Annotated[
-        str | None, typer.Option("--join", help="Write this party into the file, listening at HOST:PORT.")
-    ] = None
-    server: Annotated[
-        bool, typer.Option("--server", help="With --join: as the server, which has no documents.")
-    ] = False
-    invite: Annotated[
-        bool, typer.Option("--invite", help="Sign the file as the first, and show the fingerprint to be read out.")
-    ] = False
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Show what the file says, ask for its fingerprint, and sign it.")
-    ] = False
-    fingerprint: Annotated[
-        str | None, typer.Option("--fingerprint", help="With --accept: as it was read to you by telephone.")
-    ] = None
-    copies: Annotated[
-        list[Path] | None,
-        typer.Option("--copy", help="Take parties and signatures from another's copy of the file; repeatable."),
-    ] = None
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """Options of a dry run."""
-
-    check: Annotated[
-        bool, typer.Option("--check", help="Go as far as a run goes before data; say what stands in its way.")
-    ] = False
-    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")] = (
-        30.0
-    )
 
 
 @with_options
 def party(
     *,
     protocol: ProtocolArgument,
-    me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
+    me: MeOption,
     entering: EnteringOptions,
-    agreeing: AgreeingOptions,
-    checking: CheckOptions,
+    check: CheckOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the result and the transcript.")] = None,
     listen: Annotated[
         str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
-    metrics: MetricsOptions,
+    metrics: MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
 
-    Before that: --join, --invite and --accept agree on the file.
+    `ksdp agree` comes before: it makes the file that all parties sign.
     """
     from ksdp.protocols.network.mesh import Address
 
-    steps = [agreeing.join is not None, agreeing.invite, agreeing.accept, checking.check]
-    if sum(steps) > 1:
-        raise InputError("`--join`, `--invite`, `--accept` and `--check` exclude each other.")
     address = Address.parse(listen) if listen else None
-    if checking.check:
-        _check(protocol, me, entering, out, address, checking.wait, as_json=as_json)
-    elif any(steps) or agreeing.copies:
-        _agree(protocol, me, entering.key, agreeing, as_json=as_json)
+    if check is not None:
+        _check(protocol, me, entering, out, address, check, as_json=as_json)
     elif out is None:
         raise InputError("`--out` must name the folder of the result.")
     else:
         _take_part(protocol, me, entering, out, address, metrics, as_json=as_json)
 
 
-def _agree(protocol: Path, me: str, key: Path, agreeing: AgreeingOptions, *, as_json: bool) -> None:
-    """Join, invite or accept, after taking over what copies say."""
+def agree(
+    protocol: ProtocolArgument,
+    me: MeOption,
+    key: IdentityOption,
+    join: Annotated[
+        str | None, typer.Option("--join", help="Write this party into the file, listening at HOST:PORT.")
+    ] = None,
+    server: Annotated[
+        bool, typer.Option("--server", help="With --join: as the server, which has no documents.")
+    ] = False,
+    invite: Annotated[
+        bool, typer.Option("--invite", help="Sign the file as the first, and show the fingerprint to be read out.")
+    ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Show what the file says, ask for its fingerprint, and sign it.")
+    ] = False,
+    fingerprint: Annotated[
+        str | None, typer.Option("--fingerprint", help="With --accept: as it was read to you by telephone.")
+    ] = None,
+    copies: Annotated[
+        list[Path] | None,
+        typer.Option("--copy", help="Take parties and signatures from another's copy of the file; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Agree on a protocol file: join it, invite to it, accept it; each party adds its own signature."""
     from ksdp.flows.runs.protocol_files import read_protocol_file, read_run, require_typed
     from ksdp.protocols.programs.run_terms import who_must_be_trusted
 
+    if (steps := (join is not None) + invite + accept) > 1 or not (steps or copies):
+        raise InputError("one of `--join`, `--invite`, `--accept` or `--copy` must say what to do.")
     file = read_protocol_file(protocol)
-    if agreeing.copies:
-        file.merge([read_protocol_file(copy) for copy in agreeing.copies])
+    if copies:
+        file.merge([read_protocol_file(copy) for copy in copies])
         file = read_protocol_file(protocol)
-    if agreeing.join is not None:
-        file.join(me, agreeing.join, signing_key(key).public_key(), server=agreeing.server)
+    if join is not None:
+        file.join(me, join, signing_key(key).public_key(), server=server)
         typer.echo(
             f"{me} is in {protocol.name}: send it to whoever invites, who reads out its fingerprint", err=True
         )
-    elif agreeing.invite or agreeing.accept:
+    elif invite or accept:
         trust = ""
         if "pem" not in file.tables:
-            trust = who_must_be_trusted(read_run(protocol, stated=agreeing.accept).terms)
-        if agreeing.invite and trust:
+            trust = who_must_be_trusted(read_run(protocol, stated=accept).terms)
+        if invite and trust:
             file = file.state(trust)
-        if agreeing.accept:
+        if accept:
             typer.echo(
                 "\n".join(f"{name:32} {value}" for name, value in file.lines.items()) + f"\n{trust}", err=True
             )
             for one in file.signatures:
                 if one.name == me and one.content != file.content:
                     typer.echo(f"since {me} signed: {file.changed_since(one)}", err=True)
-            require_typed(agreeing.fingerprint or typer.prompt("Fingerprint that was read out", err=True), file)
+            require_typed(fingerprint or typer.prompt("Fingerprint that was read out", err=True), file)
         file.sign(me, signing_key(key))
+    _tell_signatures(protocol, invite, accept, as_json=as_json)
+
+
+def _tell_signatures(protocol: Path, invite: bool, accept: bool, *, as_json: bool) -> None:
+    """Print who signed the file, what is missing, and its fingerprint where that is read out."""
+    from ksdp.flows.runs.protocol_files import read_protocol_file
+
     file = read_protocol_file(protocol)
     names, missing = [one.name for one in file.signatures], file.faults()
     if as_json:
-        shown = {"fingerprint": file.fingerprint} if agreeing.invite or agreeing.accept else {}
+        shown = {"fingerprint": file.fingerprint} if invite or accept else {}
         typer.echo(json.dumps({"protocol": str(protocol), "signed": names, "missing": list(missing)} | shown))
         return
-    if agreeing.invite:
+    if invite:
         typer.echo(
             f"fingerprint  {file.fingerprint}\nread it to everybody by telephone; go on when each has accepted it"
         )
@@ -244,7 +227,7 @@ def _take_part(
     entering: EnteringOptions,
     out: Path,
     address: Address | None,
-    metrics: MetricsOptions,
+    metrics: str | None,
     *,
     as_json: bool,
 ) -> None:
@@ -259,9 +242,8 @@ def _take_part(
     require_no_result(out)
     kept = reviews_of(entering.store)
     with contextlib.ExitStack() as stack:
-        if metrics.metrics_port is not None:
-            port = stack.enter_context(serve_metrics(node.log, metrics.metrics_port, metrics.metrics_host))
-            typer.echo(f"metrics: http://{metrics.metrics_host}:{port}/metrics", err=True)
+        if metrics is not None:
+            typer.echo(f"metrics: {stack.enter_context(serve_metrics(node.log, metrics))}", err=True)
         take_part = _as_server if me == node.run.server else _as_party
         outcome, spent_now = take_part(node, entering)
     if kept is not None:
@@ -338,7 +320,7 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
         raise ClearanceError(error.failed, f"{error} {mend}") from None
     for line in (entered.exclusions, *entered.excluded):
         typer.echo(f"excluded  {line}", err=True)
-    written, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
+    written, limits = budget_files(me, entering.key)
     return entered, open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
 
 

@@ -15,7 +15,7 @@ from ksdp.audit.verdicts.verdict import verdicts_code
 from ksdp.commands.options import (
     AppetiteOption,
     JsonOption,
-    MetricsOptions,
+    MetricsOption,
     StoreOption,
     WorkersOption,
     appetite_code,
@@ -24,6 +24,8 @@ from ksdp.commands.options import (
     with_options,
 )
 
+_RETRY_SECONDS = 60.0
+"""Seconds before the first retry; the pause doubles each time."""
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule.")]
 
 
@@ -50,10 +52,9 @@ class SpendingOptions:
 class AttemptOptions:
     """Options that say how often Prefect tries a run, and for how long."""
 
-    retries: Annotated[int, typer.Option("--retries", min=0, help="Further attempts after a failure.")] = 2
-    backoff: Annotated[
-        float, typer.Option("--backoff", min=0, help="Seconds before the first retry; doubled each time.")
-    ] = 60.0
+    retries: Annotated[
+        int, typer.Option("--retries", min=0, help="Further attempts after a failure, the first a minute later.")
+    ] = 2
     timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds an attempt may take.")] = (
         None
     )
@@ -94,7 +95,7 @@ def schedule(
     )
     tries = {
         "retries": attempts.retries,
-        "retry_delay_seconds": attempts.backoff,
+        "retry_delay_seconds": _RETRY_SECONDS,
         "timeout_seconds": attempts.timeout,
     }
     deployment = add(Store.open(store), made, calendar.cron, calendar.timezone, tries)
@@ -136,11 +137,9 @@ def _code(run: Any) -> int:
     return verdicts_code(run.verdicts)
 
 
-@with_options
 def serve(
-    *,
     store: StoreOption = Path("ksdp-store"),
-    metrics: MetricsOptions,
+    metrics: MetricsOption = None,
     json_log: Annotated[
         bool, typer.Option("--json-log", help="Every line is a JSON object, for a log collector.")
     ] = False,
@@ -150,4 +149,4 @@ def serve(
     from ksdp.terminal import plain
 
     with plain(as_json=json_log):
-        run_server(store, metrics_port=metrics.metrics_port, metrics_host=metrics.metrics_host, json_log=json_log)
+        run_server(store, metrics=metrics, json_log=json_log)

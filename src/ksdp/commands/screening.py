@@ -1,4 +1,4 @@
-"""Sign and advise: `keys`, `clear`, `approve`, `verify`, `gain`, `advise`."""
+"""Sign and advise: `keys`, `clear`, `verify`, `gain`, `advise`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ksdp.commands.options import (
     JsonOption,
     PlaceOptions,
     SignerOptions,
-    SpecArgument,
     StoreOption,
     WorkersOption,
     opened_audit,
@@ -60,7 +59,10 @@ def clear(
     only: Annotated[
         Path | None, typer.Option("--only", help="List exactly these documents: a file of ids, one a line.")
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most audits of the list by itself.")] = 8,
+    hours: Annotated[
+        float | None,
+        typer.Option("--hours", min=0, help="With SPEC: wait so long until every sensitive document is decided."),
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     as_json: JsonOption = False,
@@ -71,19 +73,27 @@ def clear(
     what does not hold there is left out, and the rest is audited again, until all of it holds. Exit 0: signed.
     """
     given = read_spec(Path(audit)) if audit.endswith(".toml") else None
+    from ksdp.flows.reviews import Patience, run_approval
     from ksdp.flows.screening.clear import ClearRules, audit_and_clear
     from ksdp.flows.screening.clear import clear as run_clear
     from ksdp.storage.readers.files import read_text
     from ksdp.terminal import terminal
 
     place = where.place()
-    rules = ClearRules(rounds, leave_out_waiting, None if only is None else read_text(only, "utf-8").splitlines())
+    rules = ClearRules(
+        leave_out_waiting=leave_out_waiting, only=None if only is None else read_text(only, "utf-8").splitlines()
+    )
     if given is not None:
         read, base = given
         signing = signer.signing(read)
         with terminal():
-            out = audit_and_clear(read, base, store, signing, rules, place)
+            if hours is None:
+                out = audit_and_clear(read, base, store, signing, rules, place)
+            else:
+                out = run_approval(read, base, store, signing, rules, Patience(timedelta(hours=hours)), place)
     else:
+        if hours is not None:
+            raise InputError("`--hours` goes with a spec.")
         named = opened_audit(store, audit)[1]
         signing = signer.signing()
         with terminal():
@@ -110,29 +120,6 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
 def _not_signed(out: ScreenSummary) -> int:
     """3 where the last audit found sensitive documents, else 4."""
     return verdicts_code(out.rounds[-1].verdicts.as_dict()) or 4
-
-
-@with_options
-def approve(
-    *,
-    spec: SpecArgument,
-    signer: SignerOptions,
-    hours: Annotated[float, typer.Option("--hours", min=0, help="Hours to wait for decisions.")] = 72.0,
-    store: StoreOption = Path("ksdp-store"),
-    where: PlaceOptions,
-    as_json: JsonOption = False,
-) -> None:
-    """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
-    read, base = read_spec(spec)
-    from ksdp.flows.reviews import Patience, run_approval
-    from ksdp.terminal import terminal
-
-    signing = signer.signing(read)
-    place = where.place()
-    with terminal():
-        patience = Patience(timedelta(hours=hours))
-        out = run_approval(read, base, store, signing, patience, place)
-    tell_cleared(out, as_json)
 
 
 def verify(

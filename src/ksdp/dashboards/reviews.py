@@ -123,7 +123,7 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
 def begin_runs(audit: str, actions: Actions) -> str:
     """Begin more runs, or say how a person does; the decisions stand in the log whatever becomes of it."""
     if actions.more_runs is None:
-        return f"`ksdp more {audit}` runs them."
+        return f"`ksdp audit {audit}` runs them."
     try:
         return actions.more_runs(audit)
     except KsdpError as error:

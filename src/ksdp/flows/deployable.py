@@ -24,7 +24,7 @@ from ksdp.flows.reviews import Patience, run_approval
 from ksdp.flows.runs.budget import budget_files, open_guard
 from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
 from ksdp.flows.runs.protocol_files import read_run
-from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear
+from ksdp.flows.screening.clear import DEFAULT_RULES, ClearRules, Signing, audit_and_clear
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private, private_key
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -134,7 +134,7 @@ def _enter(environment: dict[str, str] | None) -> None:
 
 
 def _place(workers: int | None, dask: str | None) -> Place:
-    return Place(workers, dask_address(dask, False))
+    return Place(workers, dask_address(dask))
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ def _approve(
     read, base = _spec(spec, "approval")
     patience = Patience(timedelta(hours=hours))
     with listening(Logged()):
-        done = run_approval(read, base, Path(store), signs.signing(), patience, _place(None, dask))
+        done = run_approval(read, base, Path(store), signs.signing(), DEFAULT_RULES, patience, _place(None, dask))
     return dict(done.to_json())
 
 
@@ -283,7 +283,7 @@ def approval_flow(
     Returns
     -------
     dict
-        As `ksdp approve --json` prints it.
+        As `ksdp clear --json` prints it.
     """
     _enter(environment)
     return cast(dict[str, Any], _approve(spec, store, _Signs(clearance, key, who, days), hours, dask))

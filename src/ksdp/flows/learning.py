@@ -435,7 +435,7 @@ def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, her
             entered = "--corpus HERE.toml --clearance HERE.clearance"
             why += "; HERE.toml names copies of the files on this machine, and is what was cleared"
         commands += [
-            ("what all parties agree on", f"ksdp columns {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
+            ("what all parties agree on", f"ksdp plan {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
             (why, f"ksdp party protocol.toml --me ME --key ME.key {entered} --out result"),
         ]
     return [{"why": why, "command": command} for why, command in commands]

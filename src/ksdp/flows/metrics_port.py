@@ -12,16 +12,20 @@ from ksdp.audit.errors import InputError
 
 
 @contextlib.contextmanager
-def serve_metrics(collector: Collector, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve metrics at `/metrics`; the port, which is chosen where it is 0."""
+def serve_metrics(collector: Collector, where: str) -> Iterator[str]:
+    """Serve metrics at `[HOST:]PORT` and yield their URL; port 0 takes any free port."""
+    host, _, port = where.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"`--metrics` must be PORT or HOST:PORT; got {where!r}.")
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     try:
-        server, thread = start_http_server(port, host, registry)
+        server, thread = start_http_server(int(port), host, registry)
     except OSError as error:
-        raise InputError(f"`metrics-port` {port} on {host} cannot be used: {error.strerror}.") from error
+        raise InputError(f"`--metrics` {where} cannot be used: {error.strerror}.") from error
     try:
-        yield int(server.server_port)
+        yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()

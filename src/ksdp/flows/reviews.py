@@ -28,7 +28,7 @@ from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import Clock, Listener, current, listening, run_until_stopped, utc_now
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored, spec_corpus
-from ksdp.flows.screening.clear import Signing, clear
+from ksdp.flows.screening.clear import ClearRules, Signing, clear
 from ksdp.storage.audits.continuation import (
     Origin,
     claimed,
@@ -48,7 +48,7 @@ from ksdp.tasks.audit_ref import AuditRef, open_plan
 
 
 def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
-    """Start `ksdp more` for all that more runs are decided for in an audit; in a sentence, what was done.
+    """Start `ksdp audit AUDIT` for all that more runs are decided for in an audit; in a sentence, what was done.
 
     One process at a time continues an audit, and waits for another audit that is running in the store. It inherits
     the lock from here, so that there is no moment in which it is neither started nor dead. What it prints goes to
@@ -60,11 +60,11 @@ def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
             return _under_way((read_progress(store, audit) or {}).get("state"), shared)
         now = clock().isoformat(timespec="seconds")
         write_progress(store, audit, {"state": "starting", "started": now, "changed": now, "process": os.getpid()})
-        command = [sys.executable, "-m", "ksdp", "more", audit, "--store", str(store.root)]
+        command = [sys.executable, "-m", "ksdp", "audit", audit, "--store", str(store.root)]
         try:
             with open_log(store, audit) as output:
                 process = subprocess.Popen(
-                    [*command, "--wait", "--held", str(mine)],
+                    [*command, "--held", str(mine)],
                     pass_fds=[mine],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -214,7 +214,6 @@ def more_runs(
     wanted: WantedRuns | None = None,
     place: Place = ANYWHERE,
     *,
-    wait: bool = False,
     held: int | None = None,
     clock: Clock = utc_now,
 ) -> Summary:
@@ -231,7 +230,7 @@ def more_runs(
         if held is None:  # else it was said that this starts: how it ended must be said too
             _more(opened, audit, _asked(opened, audit, wanted), wanted.with_runs)
         written = _Written(opened, audit, clock)
-        with written.told(), one_at_a_time(opened.root, written.wait if wait else None):
+        with written.told(), one_at_a_time(opened.root, written.wait):
             asked = _asked(opened, audit, wanted)  # the wait may have been long
             more = _more(opened, audit, asked, wanted.with_runs)
             corpus = open_corpus(opened.corpus(summary.corpus))
@@ -318,7 +317,13 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
 
 
 def run_approval(
-    spec: Spec, base: Path, store: Path, signing: Signing, patience: Patience, place: Place = ANYWHERE
+    spec: Spec,
+    base: Path,
+    store: Path,
+    signing: Signing,
+    rules: ClearRules,
+    patience: Patience,
+    place: Place = ANYWHERE,
 ) -> ScreenSummary:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`."""
     signing.check()
@@ -339,7 +344,7 @@ def run_approval(
                 raise InvalidAudit(f"{summary.controls.reason}. No verdict may be used.")
             decided = await await_decisions(root, audit, patience)
             now = datetime.now(UTC)
-            return await asyncio.to_thread(clear, root, decided, signing.at(now), place=place)
+            return await asyncio.to_thread(clear, root, decided, signing.at(now), rules, place)
 
         with reached(server):
             return run_until_stopped(approval(prepared.ref.audit))

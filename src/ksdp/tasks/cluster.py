@@ -54,14 +54,15 @@ class Workers:
     count: int
 
 
-def dask_address(address: str | None, insecure: bool) -> str | None:
+def dask_address(address: str | None, *, insecure: bool = False) -> str | None:
     """The address of an external scheduler, as `open_workers` takes it."""
     if address is None or address.startswith((*_SECURE, _INSECURE)):
         return address
     if not insecure:
         raise InputError(
             f"`--dask` must be an address with TLS (tls://HOST:PORT); got {address!r}. Whoever reaches a "
-            "scheduler without TLS runs code as you; `--insecure-dask` says that nobody else can reach it."
+            "scheduler without TLS runs code as you; "
+            f"`--dask {_INSECURE}{address}` says that nobody else can reach it."
         )
     return _INSECURE + address
 
@@ -85,7 +86,7 @@ def open_workers(
     if address is None and asked is not None and asked.cluster_class is not None:
         return _of_class(asked)
     if address is None and asked is not None:
-        address = dask_address(asked.address, asked.insecure)
+        address = dask_address(asked.address, insecure=asked.insecure)
     return _of_this_machine(count or os.cpu_count() or 1) if address is None else _at(address)
 
 
@@ -121,7 +122,7 @@ def _at(address: str) -> Iterator[Workers]:
     """Somebody's cluster, at an address as `dask_address` gives it."""
     from distributed import Client
 
-    address = str(dask_address(address, insecure=False)).removeprefix(_INSECURE)
+    address = str(dask_address(address)).removeprefix(_INSECURE)
     try:
         client = Client(address, timeout="10s", security=credentials(address), set_as_default=False)
     except (OSError, TypeError, ValueError, RuntimeError) as error:  # no scheduler; no certificate; no such scheme

@@ -185,12 +185,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
 
 
 def checking(hosts: Hosts, me: str = "ada", **changes: Any) -> Any:
-    given = {"key": hosts.folder / f"{me}.key", "wait": 0}
+    given = {"key": hosts.folder / f"{me}.key", "check": 0}
     given |= {"data": hosts.folder / f"{me}.csv", "client": "ward"} if me in hosts.holders else {}
-    options = [part for name, value in (given | changes).items() if value for part in (f"--{name}", value)]
-    return typed(
-        "pem", hosts.folder / f"{me}.toml", "--me", me, *options, "--check", "--out", hosts.folder / "out"
-    )
+    options = [
+        part for name, value in (given | changes).items() if value is not None for part in (f"--{name}", value)
+    ]
+    return typed("pem", hosts.folder / f"{me}.toml", "--me", me, *options, "--out", hosts.folder / "out")
 
 
 @pytest.mark.parametrize(

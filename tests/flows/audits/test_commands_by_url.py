@@ -63,7 +63,7 @@ class Both:
 
     def told(self, folder: Path, command: str, *arguments: object, code: int = 0) -> dict[str, Any]:
         """What a command of the folder's spec prints."""
-        store = () if command == "columns" else ("--store", folder / "store")
+        store = () if command == "plan" else ("--store", folder / "store")
         done = typed(command, folder / "spec.toml", *arguments, *store, "--json", code=code)
         assert SECRET not in done.output
         return dict(json.loads(done.stdout))
@@ -110,8 +110,8 @@ def without(told: Any, keys: frozenset[str]) -> Any:
 
 
 def test_gain_and_columns(both: Both) -> None:
-    for command in ("gain", "columns"):
-        assert both.told(both.near, command) == both.told(both.far, command)
+    for command in (("gain",), ("plan", "--columns", both.near / "columns.txt")):
+        assert both.told(both.near, *command) == both.told(both.far, *command)
 
 
 @pytest.mark.validity

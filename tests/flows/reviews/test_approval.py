@@ -40,7 +40,7 @@ def test_it_waits_until_every_sensitive_document_is_decided(
     store, clearance = tmp_path / "store", tmp_path / "clearance.json"
     make_identity(tmp_path, "ana")
     command = [
-        *("approve", str(spec("approval")), "--store", str(store), "--workers", "1"),
+        *("clear", str(spec("approval")), "--store", str(store), "--dask", "1"),
         *("--clearance", str(clearance), "--key", str(tmp_path / "ana.key"), "--who", "Ana"),
     ]
     late = ksdp(*command, "--hours", "0.0001", check=1)
@@ -48,7 +48,7 @@ def test_it_waits_until_every_sensitive_document_is_decided(
     assert not clearance.exists()
     (audit,) = Store(store).audits()
     running = subprocess.Popen(
-        [sys.executable, "-m", "ksdp", *command],
+        [sys.executable, "-m", "ksdp", *command, "--hours", "1"],
         env=os.environ | server,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -86,10 +86,10 @@ class Files:
     def command(self, me: str = "ada", **changes: Any) -> list[Any]:
         """The command that checks, right but for the changes; None leaves an option out."""
         protocol = changes.pop("protocol", None) or self.protocol()
-        said = {"key": self.folder / f"{me}.key", "corpus": self.folder / f"{me}.npz", "wait": 0} | changes
+        said = {"key": self.folder / f"{me}.key", "corpus": self.folder / f"{me}.npz", "check": 0} | changes
         options = [part for name, value in said.items() if value is not None for part in (f"--{name}", value)]
         grounds = [] if "clearance" in changes else ["--uncleared"]
-        return ["party", protocol, "--me", me, *options, *grounds, "--check"]
+        return ["party", protocol, "--me", me, *options, *grounds]
 
     def node(self, me: str, protocol: Path, now: datetime = NOW, **changes: Any) -> Node[Any]:
         return Node(read_run(protocol), me, self.key(me), self.folder / f"out-{me}", clock=lambda: now, **changes)
@@ -190,9 +190,9 @@ def used(files: Any) -> Path:
     return files.folder
 
 
-def overspent(files: Files, line: str = "unbounded = 0") -> Path:
-    (files.folder / "budget.toml").write_text(f"[budget]\n{line}\n")
-    return files.folder / "budget.toml"
+def overspent(files: Files, line: str = "unbounded = 0") -> dict[str, Any]:
+    (files.folder / "ada.budget.toml").write_text(f"[budget]\n{line}\n")
+    return {}
 
 
 def made_another_way(files: Files) -> Path:
@@ -217,7 +217,7 @@ HERE: dict[str, tuple[Callable[[Files], dict[str, Any]], str]] = {
     "another public key": (lambda f: {"protocol": f.protocol(ada_key="00" * 31 + "01")}, "is not the one"),
     "no data file": (lambda f: {"corpus": f.folder / "none.npz"}, "none.npz"),
     "wrong number of columns": (lambda f: {"corpus": wide(f)}, "columns"),
-    "columns in another order": (lambda f: {"corpus": turned(f)}, "or their order.*ksdp columns SPEC"),
+    "columns in another order": (lambda f: {"corpus": turned(f)}, "or their order.*ksdp plan SPEC --columns"),
     "rows made another way": (lambda f: {"protocol": made_another_way(f)}, "`features.rows`"),
     "clearance changed": (lambda f: {"clearance": tampered(f)}, "was changed"),
     "clearance of another party": (lambda f: {"clearance": f.clear(signer="bob")}, "is signed by"),
@@ -240,8 +240,8 @@ HERE: dict[str, tuple[Callable[[Files], dict[str, Any]], str]] = {
         "not valid before",
     ),
     "result folder in use": (lambda f: {"out": used(f)}, "result of a run already"),
-    "beyond the budget": (lambda f: {"budget": overspent(f)}, "beyond the budget"),
-    "budget file misspelt": (lambda f: {"budget": overspent(f, "epsilons = 3")}, "did you mean `epsilon`"),
+    "beyond the budget": (overspent, "beyond the budget"),
+    "budget file misspelt": (lambda f: overspent(f, "epsilons = 3"), "did you mean `epsilon`"),
     "port in use": (lambda f: {"listen": taken(f)}, "another process listens there"),
     "no address of this machine": (lambda f: {"listen": "192.0.2.1:7001"}, "--listen 0.0.0.0:PORT"),
 }

@@ -39,8 +39,9 @@ def draft(tmp_path: Path) -> Path:
 
 
 def ksdp(path: Path, me: str, *options: str, code: int = 0, key: str = "") -> str:
-    given = ["party", str(path), "--me", me, "--key", str(path.parent / f"{key or me}.key"), *options]
-    done = CliRunner().invoke(application("party"), given)
+    command = "party" if "--uncleared" in options else "agree"
+    given = [command, str(path), "--me", me, "--key", str(path.parent / f"{key or me}.key"), *options]
+    done = CliRunner().invoke(application(command), given)
     if code:
         assert isinstance(done.exception, KsdpError | SystemExit), done.output
         return f"{done.output}{done.exception}"

@@ -73,12 +73,12 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
     now = [0.0]
     lines: list[str] = []
     log = RunLog(lines.append, lambda: now[0])
-    with serve_metrics(log, 0) as port:
+    with serve_metrics(log, "0") as url:
         log.note(what="run", me="ada", agreement="x")
         log.note(what="waiting", peers=["bob", "cyd"])
         log.note(what="connected", peer="bob")
         assert lines == ["bob connected; not connected: cyd"]
-        seen = scrape(port)
+        seen = scrape(url)
         assert seen["ksdp_party_state", "waiting"] == 1
         assert (seen["ksdp_party_connected", "bob"], seen["ksdp_party_connected", "cyd"]) == (1, 0)
         log.note(what="connected", peer="cyd")
@@ -90,7 +90,7 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
                 log.note(what="received", kind="sum", round=number, peer=peer, bytes=2 * size)
         log.note(what="lost", peer="cyd")
         log.note(what="reconnected", peer="cyd")
-        seen = scrape(port)
+        seen = scrape(url)
         assert seen["ksdp_party_state", "running"] == 1
         assert seen["ksdp_party_rounds_total",] == 3
         assert seen["ksdp_party_bytes_total", "bob", "sent"] == 300
@@ -99,7 +99,7 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
         assert seen["ksdp_party_connected", "cyd"] == 1
         assert seen["ksdp_party_seconds",] == 12
         log.note(what="done", session="x", result="y")
-        assert scrape(port)["ksdp_party_state", "done"] == 1
+        assert scrape(url)["ksdp_party_state", "done"] == 1
     assert lines[-2:] == ["8 s: round 2 (sum), 0.0 MB", "cyd lost; not connected: cyd"]
 
 

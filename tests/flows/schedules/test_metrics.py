@@ -24,8 +24,8 @@ def run(finished: datetime, **about: object) -> ScheduledRun:
 
 def test_metrics_follow_the_store(tmp_path: Path) -> None:
     store, now = Store.open(tmp_path / "store"), utc_now()
-    with serve_metrics(ScheduleMetrics(store), 0) as port:
-        assert scrape(port) == {}
+    with serve_metrics(ScheduleMetrics(store), "0") as url:
+        assert scrape(url) == {}
         values = {"spec": "/s", "created": now - timedelta(hours=2)}
         write_schedule(store, check_schedule(values | {"name": "quiet"}))
         write_schedule(store, check_schedule(values | {"name": "mail"}))
@@ -43,7 +43,7 @@ def test_metrics_follow_the_store(tmp_path: Path) -> None:
             ),
         )
         append_run(store, "mail", run(now - timedelta(minutes=20), outcome="void", reason="no"))
-        found = scrape(port)
+        found = scrape(url)
     assert found[("ksdp_scheduled_runs_total", "audited", "mail")] == 1
     assert found[("ksdp_scheduled_runs_total", "mail", "void")] == 1
     assert found[("ksdp_documents", "clear", "mail")] == 7
@@ -63,7 +63,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with (
-            pytest.raises(InputError, match=f"`metrics-port` {port} on 127.0.0.1 cannot be used"),
-            serve_metrics(ScheduleMetrics(Store.open(tmp_path / "store")), port),
+            pytest.raises(InputError, match=f"`--metrics` {port} cannot be used"),
+            serve_metrics(ScheduleMetrics(Store.open(tmp_path / "store")), str(port)),
         ):
             pass

@@ -51,7 +51,7 @@ def served(store: Store) -> Iterator[tuple[psutil.Process, Path]]:
     log = store.root.parent / f"serve-{time.monotonic_ns()}.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            command("serve", "--store", store.root, "--metrics-port", "0"),
+            command("serve", "--store", store.root, "--metrics", "0"),
             env=environment,
             stderr=output,
             stdout=output,

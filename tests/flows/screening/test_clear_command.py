@@ -29,11 +29,11 @@ def asked(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "message"), [("wrong\n", "the passphrase is wrong"), ("correct horse\n", "nothing.npz")]
 )
-@pytest.mark.parametrize("command", ["clear", "approve"])
+@pytest.mark.parametrize("waits", [(), ("--hours", "1")])
 def test_an_encrypted_key_asks_for_its_passphrase(
-    asked: list[str], tmp_path: Path, command: str, typed: str, message: str
+    asked: list[str], tmp_path: Path, waits: tuple[str, ...], typed: str, message: str
 ) -> None:
-    done = CliRunner().invoke(app, [command, *asked[1:]], input=typed)
+    done = CliRunner().invoke(app, [*asked, *waits], input=typed)
     assert isinstance(done.exception, InputError)
     assert message in str(done.exception)
     assert "Passphrase of ana.key" in done.stderr

@@ -107,7 +107,7 @@ def test_an_excluded_document_enters_nothing_by_any_command(folder: Path, ksdp: 
     protocol = folder / "protocol.toml"
     protocol.write_text(agreed(write(folder, to="vetted", sampler="discrete")))
     grounds = ("--me", "ada", "--key", folder / "ada.key", "--corpus", folder / "ada.toml", "--clearance", early)
-    checked = ksdp("party", protocol, *grounds, "--check", "--wait", "0", *store, "--json", check=1).err
+    checked = ksdp("party", protocol, *grounds, "--check", "0", *store, "--json", check=1).err
     assert any(OUT in line and WHY in line for line in checked.splitlines())
     ran = ksdp("run", protocol, "--local", folder, "--out", folder / "out", *store, "--json", check=0).out
     result = json.loads(ran["parties"]["ada"]["said"])

@@ -11,7 +11,7 @@ import typer
 
 from ksdp.audit.errors import InputError
 from ksdp.commands.options import JsonOption, signing_key, with_options
-from ksdp.commands.runs import check_node
+from ksdp.commands.runs import CheckOption, check_node
 
 if TYPE_CHECKING:
     from ksdp.extras.pem.records import OwnFunctions
@@ -41,18 +41,6 @@ class RecordsOptions:
     ] = None
 
 
-@dataclass(frozen=True)
-class OnlyCheckOptions:
-    """Options of a command that can look what would fail, and no more."""
-
-    check: Annotated[
-        bool, typer.Option("--check", help="With --me: only look what would fail, before any record.")
-    ] = False
-    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")] = (
-        30.0
-    )
-
-
 @with_options
 def pem(
     *,
@@ -66,7 +54,7 @@ def pem(
     ] = None,
     host: HostOptions,
     records: RecordsOptions,
-    checking: OnlyCheckOptions,
+    check: CheckOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
@@ -74,11 +62,11 @@ def pem(
 
     if host.me is not None and host.key is None:
         raise InputError("`--key` must be given with `--me`.")
-    if checking.check and host.me is None:
+    if check is not None and host.me is None:
         raise InputError("`--check` goes with `--me`.")
     own = load_functions(functions, Path.cwd()) if functions else None
     if host.me is not None:
-        _between_hosts(spec, out, own, host, records, checking, as_json=as_json)
+        _between_hosts(spec, out, own, host, records, check, as_json=as_json)
         return
     if host != HostOptions() or records != RecordsOptions():
         raise InputError("`--key`, `--listen`, `--data`, `--client` and `--clients` go with `--me`.")
@@ -121,7 +109,7 @@ def _between_hosts(
     own: OwnFunctions | None,
     me: HostOptions,
     held: RecordsOptions,
-    checking: OnlyCheckOptions,
+    check: float | None,
     *,
     as_json: bool,
 ) -> None:
@@ -147,13 +135,13 @@ def _between_hosts(
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
     if role != "holder" and held != RecordsOptions():
         raise InputError(f"{name} holds no clients: give no records.")
-    if role == "holder" and (held.data is not None or not checking.check):
+    if role == "holder" and (held.data is not None or check is None):
         records = hold_records(hosts, held.data, held.client, held.clients)
         written, limits = budget_files(name, key)
         guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, written, limits, utc_now)
         typer.echo(f"{records.count} records of {len(records.clients)} clients enter", err=True)
-    if checking.check:
-        check_node(host, checking.wait, as_json=as_json)
+    if check is not None:
+        check_node(host, check, as_json=as_json)
     typer.echo(f"{name} takes part as {role}; waiting.", err=True)
     done = run_pem_host(host, algorithm=algorithm, held=records, guard=guard)
     if guard is not None:

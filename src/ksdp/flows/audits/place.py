@@ -45,7 +45,7 @@ def chosen_place(asked: Place, store: Store, plans: Sequence[Plan]) -> Place:
         return asked
     workers = processes_here(plans)
     where = "this process" if workers == 1 else f"{workers} processes"
-    current().say(f"the audit runs in {where}, without Prefect and Dask (`--workers` asks for them)")
+    current().say(f"the audit runs in {where}, without Prefect and Dask (`--dask N` asks for them)")
     return Place(workers, here=True)
 
 

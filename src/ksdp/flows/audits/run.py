@@ -94,12 +94,12 @@ def _finished(audit: Coroutine[Any, Any, Result]) -> Result:
 
 
 def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
-    """Hold the store: two audits of one store would do the same work twice.
+    """Hold the store; another audit that holds it is waited for, after `waiting` is called or a line says so."""
 
-    With `waiting`, another audit that holds it is waited for, and `waiting` called once before.
-    """
-    busy = f"another audit is running in {store}; wait for it or name another store."
-    return lock(store / "lock", busy=busy, waiting=waiting)
+    def say() -> None:
+        current().say(f"another audit is running in {store}; this one begins when it is done.")
+
+    return lock(store / "lock", waiting=waiting or say)
 
 
 def run_audit(

@@ -174,12 +174,10 @@ _NO_SUM = (
 )
 
 
-def budget_files(
-    me: str, key: Path, ledger: Path | None = None, budget: Path | None = None
-) -> tuple[Path, Path | None]:
-    """The ledger and the budget of a party: those that are named, or its own beside its key."""
-    beside = key.parent / f"{me}.budget.toml"
-    return ledger or key.parent / f"{me}.ledger", budget or (beside if beside.is_file() else None)
+def budget_files(me: str, key: Path, ledger: Path | None = None) -> tuple[Path, Path | None]:
+    """The ledger and the budget of a party, beside its key, or the ledger that is named; no budget: None."""
+    budget = key.parent / f"{me}.budget.toml"
+    return ledger or key.parent / f"{me}.ledger", budget if budget.is_file() else None
 
 
 def open_guard(

@@ -504,12 +504,12 @@ def _check_columns(run: Run, named: _Named, columns: Sequence[str]) -> None:
     if features_hash(columns) != run.terms.vocabulary:
         raise InputError(
             "the features of the corpus, or their order, are not those of the protocol file "
-            "(`ksdp columns SPEC` shows what it has)."
+            "(`ksdp plan SPEC --columns FILE` writes what it has)."
         )
     if run.terms.rows and rows_hash(named.source, named.base) != run.terms.rows:
         raise InputError(
             "rows are not made as the protocol file says (`features.rows`): levers, weighting or idf "
-            "(`ksdp columns SPEC` prints yours)."
+            "(`ksdp plan SPEC --columns FILE` writes yours)."
         )
 
 

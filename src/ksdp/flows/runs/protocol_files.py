@@ -1,6 +1,6 @@
 """The protocol file that every party signs, from its text to the terms of a run.
 
-One TOML file. `[[signatures]]` stand last, one a party, written by `ksdp party --invite` and `--accept`: Ed25519
+One TOML file. `[[signatures]]` stand last, one a party, written by `ksdp agree --invite` and `--accept`: Ed25519
 over the hash of all lines (with the keys and the vocabulary that they name) and 32 bits of a hash of each line.
 So a file that was changed after somebody signed is refused, and the refusal names the lines that are new.
 """
@@ -362,7 +362,7 @@ def read_run(path: Path, *, stated: bool = True) -> Run:
     if stated and spec.learns not in (None, who_must_be_trusted(terms)):
         raise SpecError(
             f"`learns` must be what follows from the other lines of {path.name}, which is: "
-            f"{who_must_be_trusted(terms)} `ksdp party {path.name} --invite` writes it."
+            f"{who_must_be_trusted(terms)} `ksdp agree {path.name} --invite` writes it."
         )
     return Run(spec, file, terms, names)
 

@@ -139,14 +139,7 @@ class NewRuns:
 _TICK = 2.0
 
 
-def serve(
-    store: Path,
-    *,
-    metrics_port: int | None = None,
-    metrics_host: str = "127.0.0.1",
-    ready: Path | None = None,
-    json_log: bool = False,
-) -> None:
+def serve(store: Path, *, metrics: str | None = None, ready: Path | None = None, json_log: bool = False) -> None:
     """Run the schedules of a store until SIGTERM or SIGINT."""
     opened = Store.open(store)
     with contextlib.ExitStack() as stack:
@@ -154,9 +147,8 @@ def serve(
         stack.enter_context(lock(serving_lock(opened), busy=busy))
         if not read_schedules(opened):  # a damaged one is refused before anything starts
             current().say("there is no schedule in this store yet: `ksdp schedule` adds one.")
-        if metrics_port is not None:
-            port = stack.enter_context(serve_metrics(ScheduleMetrics(opened), metrics_port, metrics_host))
-            current().say(f"metrics http://{metrics_host}:{port}/metrics")
+        if metrics is not None:
+            current().say(f"metrics {stack.enter_context(serve_metrics(ScheduleMetrics(opened), metrics))}")
         os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", str(_TICK))
         server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
         current().say(server.words(opened.prefect))

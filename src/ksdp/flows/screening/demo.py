@@ -14,7 +14,7 @@ from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.dashboards.audits.sentences import meaning
-from ksdp.flows.audits.place import HERE, Place
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import advance, current, utc_now
 from ksdp.flows.prepare import prepare_stored, spec_corpus
@@ -68,9 +68,9 @@ def demo_specs() -> list[Spec]:
     return [*leaky, parse_spec(noise)]
 
 
-def run_demo(store: Path, *, workers: int | None = None) -> Demo:
+def run_demo(store: Path, place: Place = ANYWHERE) -> Demo:
     """Audit docstrings of numpy, scipy and pandas, each package a party and each docstring a document; sign."""
-    specs, place = demo_specs(), HERE if workers is None else Place(workers)
+    specs = demo_specs()
     current().stage("prepare", len(specs))
     corpora = {spec.corpus: spec_corpus(spec, Path.cwd()) for spec in specs}
     for line in corpus_notes(specs[0], corpora[specs[0].corpus]):

@@ -119,7 +119,7 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
             return ended("too-few", reason)
     reason = (
         f"After {plural(rounds, 'round')} of leaving out what did not hold, {plural(len(listed), word)} are left "
-        "that no audit has proved by themselves. `--rounds` allows more."
+        "that no audit has proved by themselves."
     )
     return ended("out-of-rounds", reason)
 

@@ -23,7 +23,7 @@ class FeaturesSpec(Section, frozen=True):
     count: Annotated[int, Whole(1)] | None = None
     """How many terms the vocabulary holds; goes with `hash`."""
     rows: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
-    """How every party makes its rows: levers, weighting, lengths (`ksdp columns SPEC`). Left out: not checked."""
+    """How every party makes its rows: levers, weighting, lengths (`ksdp plan --columns`). None: not checked."""
 
     @model_validator(mode="after")
     def _fits(self) -> FeaturesSpec:
@@ -83,7 +83,7 @@ class DraftSpec(Section, frozen=True):
     protocol: Literal[1]
     """Version of what is sent."""
     learns: str | None = None
-    """Who learns what, which follows from the other keys: `ksdp party --invite` writes it, and all sign it."""
+    """Who learns what, which follows from the other keys: `ksdp agree --invite` writes it, and all sign it."""
     mechanism: MechanismSpec
     features: FeaturesSpec
     precision: PrecisionSpec = PrecisionSpec()
