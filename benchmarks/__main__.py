@@ -30,6 +30,7 @@ from benchmarks import (
     bounds,
     curves,
     data_folder,
+    drawn,
     figure_3,
     forecasts,
     frontier,
@@ -109,6 +110,7 @@ BY_NAME: dict[str, Benchmark] = {
         if chosen.scaling
         else frontier.run([corpus for corpus in chosen.corpora if corpus in frontier.CORPORA], chosen.out)
     ),
+    "drawn": lambda chosen: drawn.run([one for one in chosen.corpora if one in drawn.CORPORA], chosen.splits),
     "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
     "ratings": lambda _: ratings.run(),
     "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
@@ -148,6 +150,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--scaling", action="store_true", help="Of `frontier`: what is kept of how many documents."
     )
+    parser.add_argument("--splits", type=int, default=10, help="Of `drawn`: how often documents are held out.")
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     parser.add_argument("--scales", nargs="+", type=int, default=[20_000, 200_000], help="documents")
     parser.add_argument("--runs", type=int, default=30)

@@ -36,7 +36,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "`levers.terms`": {"levers": {"terms": "terms.txt"}},
     "`levers.reference`, `most_frequent`": {"levers": {"reference": "public.tsv", "most_frequent": 3}},
     "`levers.most_frequent` alone": {"levers": {"most_frequent": 3}},
-    "`levers.hashed`": {"levers": {"hashed": 4}},
+    "`levers.shrink`": {"levers": {"reference": "public.tsv", "shrink": 2.0}},
     "`levers.units`": {"levers": {"units": "units.csv"}},
     "`levers.basis`, `directions`": {"levers": {"basis": "basis.npy", "directions": 4}},
     "`levers.clip`": {"levers": {"clip": 1.0}},
@@ -55,7 +55,7 @@ HEAD = """# The same levers in an audit and in a run
 *For engineers who write a spec that parties will run.*
 
 Written by `tools/lever_table.py`, which tries each lever with each mechanism. What is audited alone, a run refuses
-and says why. Parties compare how they make rows by `features.rows` (`ksdp plan SPEC --columns`). Every other parameter
+and says why. Parties compare how they make rows by `features.rows` (`ksdp plan --columns`). Every other parameter
 of a mechanism is a term of the protocol file, and the same in both.
 """
 TAIL = """

@@ -11,10 +11,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.key_docs import commands, file_keys
-from tools.spec_docs import all_of, described, types_of
+from tools.spec_docs import all_of, types_of
 
 import ksdp
 import ksdp.flows
+from ksdp.api.call_spec import described
 from ksdp.audit.contract import Statistic, sentence_of
 from ksdp.audit.registry import described_mechanisms, make_mechanism
 from ksdp.audit.registry import statistics as every_statistic

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from ksdp.api.call_spec import described
 from ksdp.audit.specs import models
 from ksdp.dashboards.audits.dossier import Dossier
 
@@ -30,23 +31,6 @@ SECTIONS = (
     "declared",
     "cluster",
 )
-
-
-def described(model: type[Any]) -> dict[str, str]:
-    """The words under each key of a section."""
-    body = ast.parse(inspect.getsource(model)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    words, last = {}, None
-    for node in body.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            last = node.target.id
-            words[last] = ""
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
-            words[last] = " ".join(str(node.value.value).split())
-            last = None
-        else:
-            last = None
-    return words
 
 
 def types_of(model: type[Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ The command is `ksdp`. `ksdp.audit` is a function, and the package of the numeri
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -58,12 +59,25 @@ _WHERE = {
 class _CallableRoom(ModuleType):
     """The package `ksdp.audit`, which can be called: importing any module of it puts it where the function is."""
 
-    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+    def __call__(self, *arguments: Any, **settings: Any) -> Audit:
         from ksdp.api.calls import audit
 
         return audit(*arguments, **settings)
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from ksdp.api.calls import signature_of_calls
 
+        return signature_of_calls()
+
+
+def _described(room: _CallableRoom) -> str:
+    from ksdp.api.calls import audit, settings_words
+
+    return f"{inspect.getdoc(audit)}\n\n{settings_words()}"
+
+
+setattr(_CallableRoom, "__doc__", property(_described))  # noqa: B010
 sys.modules["ksdp.audit"].__class__ = _CallableRoom
 del _audit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -199,9 +198,6 @@ def following(progress: bool | None) -> AbstractContextManager[None]:
 
 
 class _Lines:
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-
     def stage(self, name: str, total: int) -> None:
         pass
 
@@ -209,13 +205,11 @@ class _Lines:
         pass
 
     def say(self, text: str) -> None:
-        if self._as_json and not text.startswith("{"):  # what is an object already is said as it is
-            text = json.dumps({"said": text})
         print(visible(text, lines=True), file=sys.stderr, flush=True)
 
 
 @contextmanager
-def plain(*, as_json: bool = False) -> Iterator[None]:
-    """Show progress as lines, for runs of days whose output goes into a log; with `as_json`, as JSON objects."""
-    with listening(_Lines(as_json)):
+def plain() -> Iterator[None]:
+    """Show progress as lines, for runs of days whose output goes into a log."""
+    with listening(_Lines()):
         yield

@@ -161,19 +161,19 @@ def test_a_mechanism_that_gives_everything_away_is_found_by_its_arrays(counts: M
     outlier = counts.copy()
     outlier[7] *= 100
     found = ksdp.audit(outlier, everything, **{**FEW, "with_runs": 60})
-    assert found.verdicts.loc["7", "verdict"] == "sensitive"
-    assert found.document("7").verdict.distance == 1.0
-    curve = found.values("7")
+    assert found.verdicts.loc["8", "verdict"] == "sensitive"
+    assert found.document("8").verdict.distance == 1.0
+    curve = found.values("8")
     assert curve.with_values.min() > curve.without_values.max()
 
 
-def test_ids_of_arrays_are_places_and_those_of_frames_their_index(counts: Matrix) -> None:
+def test_ids_of_arrays_are_row_numbers_and_those_of_frames_their_index(counts: Matrix) -> None:
     few = {**FEW, "with_runs": 8}
     counts = counts.copy()
     counts[[0, 5]] = 0.0
-    with pytest.warns(UserWarning, match=r"^2 rows .* no verdict: '0', '5'\."):
+    with pytest.warns(UserWarning, match=r"^2 rows .* no verdict: '1', '6'\."):
         found = ksdp.audit(counts, "pd-svd", rank=2, **few)
-    assert list(found.verdicts.index) == [str(at) for at in range(48) if at not in (0, 5)]
+    assert list(found.verdicts.index) == [str(at) for at in range(1, 49) if at not in (1, 6)]
     frame = pd.DataFrame(counts[6:], index=[f"patient {at}" for at in range(6, 48)])
     frame = frame.rename(columns=str).assign(city="here")
     few = {**FEW, "with_runs": 8}
@@ -210,7 +210,7 @@ def test_a_statistic_that_fails_is_named_with_what_it_must_return(
 def test_a_number_that_cannot_be_squared_is_named_with_its_place(counts: Matrix, value: float) -> None:
     counts = counts.copy()
     counts[4, 2] = value
-    with pytest.raises(InputError, match=r"document '4', column 2 \(from 0\) holds .*Divide the column"):
+    with pytest.raises(InputError, match=r"document '5', column 2 \(from 0\) holds .*Divide the column"):
         ksdp.audit(counts, mean, **FEW)
     with pytest.raises(InputError, match=r"row 5, column `2`: is .*Divide the column"):
         ksdp.audit(pd.DataFrame(counts).rename(columns=str), mean, **FEW)

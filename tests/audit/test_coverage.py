@@ -15,6 +15,7 @@ from ksdp.audit.coverage import (
     coverage,
     coverage_of,
     enough_numbers,
+    enumerated,
     followed,
     reads,
     telling_numbers,
@@ -407,3 +408,11 @@ def test_from_enough_numbers_on_bounds_tell_who_is_in(share: float) -> None:
         terms = rng.normal(size=(n, round(factor * enough_numbers(share) * n)))
         least = linprog(np.ones(n), A_eq=terms.T, b_eq=held @ terms, bounds=(0, 1)).x
         assert bool(np.abs(least - held).max() < 1e-6) is found
+
+
+@pytest.mark.parametrize(
+    ("documents", "held", "few"),
+    [(16, 8, True), (20, 10, False), (1001, 1, True), (1001, 2, False), (10**6, 5 * 10**5, False)],
+)
+def test_so_few_databases_that_each_can_be_weighed(documents: int, held: int, few: bool) -> None:
+    assert bool(enumerated(MayBeIn(documents, held / documents))) is few

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from pydantic import BaseModel
 
 from ksdp.api import given
-from ksdp.api.given import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
+from ksdp.api.given import NAME, Recorded, outside, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
@@ -26,9 +29,10 @@ from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import arrow_or_same, corpus_in_memory, table_columns
 
 _SECTIONS = frozenset(Spec.model_fields) - {"mechanism", "seed", "title", "planted", "cluster"}
-_KEYS = {
+SETTINGS: dict[str, type[BaseModel]] = {"corpus": CorpusSpec, "design": DesignSpec, "decision": DecisionSpec}
+KEYS = {
     key: section
-    for section, model in (("corpus", CorpusSpec), ("design", DesignSpec), ("decision", DecisionSpec))
+    for section, model in SETTINGS.items()
     for key in model.model_fields
     if key not in ("path", "format")
 }
@@ -126,10 +130,28 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
 
 
+def described(model: type[Any]) -> dict[str, str]:
+    """Return the words that stand under each key of a section, by key."""
+    body = ast.parse(inspect.getsource(model)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    words: dict[str, str] = {}
+    last = None
+    for node in body.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            last = node.target.id
+            words[last] = ""
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
+            words[last] = " ".join(str(node.value.value).split())
+            last = None
+        else:
+            last = None
+    return words
+
+
 def _draft(tables: Mapping[str, Any], rest: Mapping[str, Any]) -> Spec:
     """A spec whose mechanism is not known yet."""
     if rest:
-        hint = meant(next(iter(rest)), [*_KEYS, *_OWN])
+        hint = meant(next(iter(rest)), [*KEYS, *_OWN])
         raise InputError(f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters.")
     return parse_spec({**tables, "mechanism": {"name": "draft"}})
 
@@ -160,7 +182,7 @@ def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> None:
         if name not in known:
             raise InputError(
                 f"`{name}` is neither a setting nor a parameter of {mechanism}; "
-                f"{meant(name, [*_KEYS, *_OWN, *known])}its parameters are {', '.join(known)}."
+                f"{meant(name, [*KEYS, *_OWN, *known])}its parameters are {', '.join(known)}."
             )
 
 
@@ -186,8 +208,8 @@ def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
             tables[key] = {**tables.get(key, {}), **value}
         elif key in ("seed", "title"):
             tables[key] = value
-        elif key in _KEYS and key != "documents":
-            tables[_KEYS[key]][key] = value
+        elif key in KEYS and key != "documents":
+            tables[KEYS[key]][key] = value
         elif key == "documents":
             if value is not None:  # all of them
                 names = (value,) if isinstance(value, str) else value
@@ -206,14 +228,14 @@ def _warn_of_left_out(data: Any, corpus: Corpus, said: Mapping[str, Any]) -> Non
             if len(rows) == 1
             else (f"{len(rows)} rows without any number but 0 are left out and have")
         )
-        warnings.warn(f"{them} no verdict: {listed}.", stacklevel=4)
+        warnings.warn(f"{them} no verdict: {listed}.", stacklevel=outside())
     if corpus.taken and hasattr(data, "columns"):
         used = {*map(str, corpus.taken), *(str(said.get(name)) for name in ("id", "party", "group"))}
         if ignored := [str(name) for name in table_columns(data) if str(name) not in used]:
             warnings.warn(
                 f"columns that do not hold numbers are left out: {', '.join(ignored)}. Encode them "
                 "(`pandas.get_dummies(table, dtype=int)`), or name the columns to read (`columns=`).",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import inspect
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from ksdp.api.call_spec import call_spec
+from ksdp.api.call_spec import KEYS, SETTINGS, call_spec, described
 from ksdp.api.given import version_of
 from ksdp.api.results import Audit, Forecast, blank
 from ksdp.audit.errors import InputError
@@ -108,6 +109,31 @@ def audit(
 
         summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)
     return Audit(Path(summary.store), summary, keep, wanted.objects, type(data))
+
+
+def signature_of_calls() -> inspect.Signature:
+    """The signature of `ksdp.audit`, with every setting and its default."""
+    *known, others = inspect.signature(audit).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    settings = [
+        inspect.Parameter(key, keyword, default=model.model_fields[key].get_default(), annotation=types[key])
+        for model in SETTINGS.values()
+        for types in [get_type_hints(model)]
+        for key in KEYS
+        if key in model.model_fields
+    ]
+    return inspect.Signature([*known, *settings, others], return_annotation=audit.__annotations__["return"])
+
+
+def settings_words() -> str:
+    """Every setting of the corpus, the design and the decision, as a numpydoc section."""
+    lines = ["Settings", "--------"]
+    for model in SETTINGS.values():
+        words = described(model)
+        for key in KEYS:
+            if key in model.model_fields:
+                lines += [f"{key} : default {model.model_fields[key].get_default()!r}", f"    {words[key]}"]
+    return "\n".join(lines)
 
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:

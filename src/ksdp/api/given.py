@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,14 @@ PUBLISHED = {
 
 Of a pipeline every step before the last publishes all numbers that it learnt: who uses the last needs them.
 """
+
+
+def outside() -> int:
+    """Level of the stack, for a warning, at which the program stands that calls this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "ksdp":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def is_estimator(thing: Any) -> bool:

@@ -48,7 +48,7 @@ _ENUMERATED = (
     "who was in, by weighing every database: {:,} of {:,} documents are {:,} databases, and an attack that goes "
     "through so few of them sees more than any statistic (nobody is clear below {:,}: audit more documents)"
 )
-_FEWEST_DATABASES = 10**5
+_FEWEST_DATABASES, _MANY = 10**5, 1000
 _UNLEARNT = (
     "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and of what they say "
     "{:,} training runs show {:.0%} (noise that is drawn anew, fewer numbers, more documents or more runs help)"
@@ -193,9 +193,13 @@ def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
 
 def enumerated(who: MayBeIn) -> tuple[str, ...]:
     """So few databases that an attack weighs each: of 16 documents that tells up to twice what columns do."""
-    databases = math.comb(who.count, held := round(who.share * who.count))
-    few = _ENUMERATED.format(held, who.count, databases, _FEWEST_DATABASES)
-    return () if databases >= _FEWEST_DATABASES else (few,)
+    held = round(who.share * who.count)
+    # Of many documents the number of databases has millions of digits.
+    if min(held, who.count - held) > 1 and who.count > _MANY:
+        return ()
+    databases = math.comb(who.count, held)
+    few = databases < _FEWEST_DATABASES
+    return (_ENUMERATED.format(held, who.count, databases, _FEWEST_DATABASES),) if few else ()
 
 
 def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -321,7 +322,8 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
     for line in (entered.exclusions, *entered.excluded):
         typer.echo(f"excluded  {line}", err=True)
     written, limits = budget_files(me, entering.key)
-    return entered, open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+    count, drawn = len(entered.corpus), entered.drawn
+    return entered, open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, drawn)
 
 
 def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
@@ -351,12 +353,14 @@ def budget(
         raise InputError(f"there is no ledger {ledger}.")
     runs, total = entries(Ledger(ledger)), spent(Ledger(ledger))
     if as_json:
-        together: dict[str, float | None] = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
-        together |= {"advantage": total.advantage, "unbounded": total.unbounded}
+        together: dict[str, float | None] = {"runs": total.runs, "delta": delta}
+        together["epsilon"] = None if math.isinf(total.epsilon(delta)) else total.epsilon(delta)
+        together |= {"advantage": total.advantage, "unbounded": total.unbounded, "drawn": total.drawn}
         typer.echo(json.dumps({"runs": list(map(_entry_row, runs)), "together": together}))
         return
     for entry in runs:
         cost = "nothing promised" if entry.price.mu is None else f"mu {entry.price.mu:.4g}"
+        cost = cost if entry.price.drawn is None else f"draw {entry.price.drawn:g}"
         state = "" if entry.finished else "  (did not finish: counted at the most it may have given away)"
         typer.echo(f"{entry.time}  {entry.words:16} {cost:18} {entry.price.why}{state}")
     typer.echo(spent_words(total, delta))
@@ -373,6 +377,7 @@ def _entry_row(entry: LedgerEntry) -> dict[str, Any]:
         "finished": entry.finished,
         "mu": entry.price.mu,
         "why": entry.price.why,
+        "drawn": entry.price.drawn,
     }
 
 

@@ -137,16 +137,10 @@ def _code(run: Any) -> int:
     return verdicts_code(run.verdicts)
 
 
-def serve(
-    store: StoreOption = Path("ksdp-store"),
-    metrics: MetricsOption = None,
-    json_log: Annotated[
-        bool, typer.Option("--json-log", help="Every line is a JSON object, for a log collector.")
-    ] = False,
-) -> None:
+def serve(store: StoreOption = Path("ksdp-store"), metrics: MetricsOption = None) -> None:
     """Run the schedules of a store until stopped (Ctrl-C); `PREFECT_API_URL` names a Prefect server to use."""
     from ksdp.flows.schedules.serve import serve as run_server
     from ksdp.terminal import plain
 
-    with plain(as_json=json_log):
-        run_server(store, metrics=metrics, json_log=json_log)
+    with plain():
+        run_server(store, metrics=metrics)

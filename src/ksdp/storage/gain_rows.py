@@ -24,8 +24,8 @@ def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: 
     """Where the later ratings of the corpus are, in its columns without levers: 1 there."""
     spec, levers = file.spec, file.spec.levers
     plain = spec.weighting in (None, "counts") and spec.rows in (None, "none")
-    if file.kind != "ratings" or not plain or levers.basis or levers.hashed or levers.clip:
-        raise SpecError("`gain.time` needs ratings as they are: no weights, hashing, basis or clipping.")
+    if file.kind != "ratings" or not plain or levers.basis or levers.shrink or levers.clip:
+        raise SpecError("`gain.time` needs ratings as they are: no weights, shrinking, basis or clipping.")
     columns = file.columns
     times = columns.numbers(time, missing=True)
     users, names = columns.coded(spec.user)
@@ -86,7 +86,7 @@ def gain_rows(source: RawCorpus, spec: Spec, *, nonnegative: bool) -> GainRows:
     levers = read_levers(file.spec, source.names, features, source.matrix)
     back = None
     basis = None
-    if levers.columns is not None or levers.buckets is not None or levers.basis is not None:
+    if any(part is not None for part in (levers.columns, levers.weights, levers.basis)):
         back = lift(levers, features)
         basis = back.toarray() if levers.basis is not None else None
     target = None

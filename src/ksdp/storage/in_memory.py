@@ -21,7 +21,7 @@ from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_sourc
 from ksdp.storage.readers.columns import checked_parquet, columns_of
 from ksdp.storage.readers.files import require_file
 from ksdp.storage.readers.spec_files import COLUMN_FILES, Copy, fetched
-from ksdp.storage.readers.tables import Labels
+from ksdp.storage.readers.tables import Labels, row_numbers
 from ksdp.storage.readers.text import term_counts
 
 _WHERE = Path("the data")
@@ -61,7 +61,7 @@ def corpus_in_memory(
             )
     rows = matrix.shape[0]
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
-    names = columns[0] if columns[0] is not None else np.arange(rows).astype(np.str_)
+    names = columns[0] if columns[0] is not None else row_numbers(rows)
     labels = Labels(names, columns[1], columns[2])
     source = RawCorpus.of(SourceFile(spec, _WHERE, kind, copies=copies), matrix, labels, agreed)
     return weighed_corpus(source, nonnegative=False)
@@ -89,10 +89,13 @@ def table_columns(data: Any) -> list[str]:
 
 
 def _index(data: Any) -> NDArray[np.str_]:
-    """A frame's index, where it has a name for each row; else places from 0."""
-    index = data.index if hasattr(data, "index") else range(len(data))
-    names = np.array([str(name) for name in index], dtype=np.str_)
-    return names if len(np.unique(names)) == len(names) else np.arange(len(names)).astype(np.str_)
+    """A frame's index, where it names each row; row numbers from 1, as in a file, where it only counts them."""
+    numbers = row_numbers(len(data))
+    if not hasattr(data, "index"):
+        return numbers
+    names = np.array([str(name) for name in data.index], dtype=np.str_)
+    counts = len(np.unique(names)) < len(names) or (names == np.arange(len(names)).astype(np.str_)).all()
+    return numbers if counts else names
 
 
 def _texts(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Levers of a corpus: columns, public units, hashing, a public basis, clipping, and the way back."""
+"""Levers of a corpus: columns, public units, shrinking, a public basis, clipping, and the way back."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ def test_without_levers_nothing_changes() -> None:
 def test_what_rows_become_is_their_product_with_the_lift(seed: int) -> None:
     rng = np.random.default_rng(seed)
     columns = rng.permutation(6)[:4]
-    buckets = rng.integers(0, 3, 4)
-    basis = np.linalg.qr(rng.standard_normal((3, 2)))[0]
-    levers = Levers(columns=columns, buckets=buckets, hashed=3, basis=basis)
+    basis, weights = np.linalg.qr(rng.standard_normal((4, 2)))[0], rng.random(4)
+    levers = Levers(columns=columns, basis=basis, weights=weights)
     matrix = rows(seed)
-    # By hand: a column of the result is a sum over columns of its bucket, weighted by the basis.
+    # By hand: a column of the result is a sum over columns that stay, shrunk, weighted by the basis.
     expected = np.zeros((5, 2))
     for place, column in enumerate(columns):
-        expected += np.outer(matrix.toarray()[:, column], basis[buckets[place]])
+        expected += weights[place] * np.outer(matrix.toarray()[:, column], basis[place])
     np.testing.assert_allclose(finished(narrowed(matrix, levers), levers).toarray(), expected, atol=1e-12)
     np.testing.assert_allclose((matrix @ lift(levers, 6)).toarray(), expected, atol=1e-12)
 

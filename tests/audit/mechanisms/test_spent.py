@@ -62,6 +62,19 @@ def test_what_promises_nothing_of_a_record_is_counted_and_not_added() -> None:
     assert (nothing.epsilon(1e-5), nothing.advantage) == (0.0, 0.0)
 
 
+def test_runs_of_one_secret_draw_tell_no_more_together_than_its_share() -> None:
+    """Against the law itself: a noisy bit of everybody, and whether the document was drawn, told without noise."""
+    mu, share = 0.5, 0.2
+    together = spent_together([Price(mu, ""), Price(None, "", drawn=0.1), Price(None, "", drawn=share)])
+    assert (together.runs, together.unbounded, together.drawn) == (3, 0, share)
+    at = np.linspace(-8, 8, 20_001)
+    without, held = norm.pdf(at), norm.pdf(at, loc=mu)
+    seen = share + (1 - share) * np.abs(without - held).sum() * (at[1] - at[0]) / 2
+    assert together.advantage == pytest.approx(seen, abs=1e-6)
+    assert together.epsilon(1e-5) == math.inf
+    assert spent_together([Price(None, "", drawn=share)]).advantage == pytest.approx(share)
+
+
 def test_a_record_that_may_come_or_go_counts_twice() -> None:
     """Replaced is removed and added."""
     comes = made("hardt-roth", epsilon=1.0, iterations=3, adjacency="add-remove")

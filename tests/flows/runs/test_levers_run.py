@@ -34,7 +34,7 @@ LEVERS: dict[str, dict[str, Any]] = {
         "idf": "public",
         "weighting": "tf-idf",
     },
-    "hashed": {"levers": {"hashed": 5}},
+    "shrunk": {"levers": {"reference": "public.tsv", "shrink": 2.0}},
     "units": {"levers": {"units": "units.csv"}},
     "basis": {"levers": {"basis": "basis.npy", "directions": 4, "clip": 1.0}, "rows": "l2"},
 }
@@ -99,12 +99,12 @@ def test_counts_of_terms_are_the_reference_of_the_next_run(base: Path) -> None:
 
 
 def test_a_party_with_another_lever_is_refused(base: Path) -> None:
-    run = agreed(base, NAMES, CORPUS | LEVERS["hashed"], PCA)
+    run = agreed(base, NAMES, CORPUS | LEVERS["frequent"], PCA)
     spec = base / "bob.toml"
-    spec.write_text(spec.read_text().replace('"hashed" = 5', '"hashed" = 6'))
+    spec.write_text(spec.read_text().replace('"most_frequent" = 6', '"most_frequent" = 5'))
     with pytest.raises(InputError, match="features of the corpus"):
         enter(run, base, "bob")
-    spec.write_text(spec.read_text().replace('"hashed" = 6', '"hashed" = 5, "clip" = 0.5'))
+    spec.write_text(spec.read_text().replace('"most_frequent" = 5', '"most_frequent" = 6, "clip" = 0.5'))
     with pytest.raises(InputError, match=r"`features\.rows`"):
         enter(run, base, "bob")
 

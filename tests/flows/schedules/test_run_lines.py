@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,20 +26,14 @@ def test_a_line_says_what_became_of_a_run() -> None:
     assert "nightly: void: a planted leak was not detected (3.2 s)" in run_line("nightly", void)
 
 
-def test_as_json_it_is_one_object() -> None:
-    said = json.loads(run_line("nightly", RUN, as_json=True))
-    assert (said["schedule"], said["outcome"], said["documents"]) == ("nightly", "audited", {"audited": 8})
-    assert "\n" not in run_line("nightly", RUN, as_json=True)
-
-
 def test_only_runs_that_ended_since_the_last_look_are_told(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     for name in ("nightly", "later"):
         write_schedule(store, check_schedule({"name": name, "spec": "/s", "created": NOW}))
     append_run(store, "nightly", RUN)
     new = NewRuns(store)
-    assert new.lines(as_json=False) == []
+    assert new.lines() == []
     append_run(store, "nightly", RUN)
     append_run(store, "later", RUN)
-    assert new.lines(as_json=False) == [run_line("later", RUN), run_line("nightly", RUN)]
-    assert new.lines(as_json=False) == []
+    assert new.lines() == [run_line("later", RUN), run_line("nightly", RUN)]
+    assert new.lines() == []

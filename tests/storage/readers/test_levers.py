@@ -48,6 +48,16 @@ def test_a_public_reference_chooses_and_weighs(base):
     np.testing.assert_allclose(load(base, asked), COUNTS[:, [0, 3]] * [math.log(5), math.log(2)])
 
 
+def test_columns_shrink_by_the_reference(base):
+    asked = spec(reference="public.tsv", shrink=10.0, idf="public", rows="none")
+    weights = np.sqrt(np.array([20, 10, 50]) / np.array([30, 20, 60])) * [math.log(5), math.log(10), math.log(2)]
+    np.testing.assert_allclose(load(base, asked), COUNTS[:, [0, 1, 3]] * weights)
+    plain = spec(reference="public.tsv", idf="public", rows="none")
+    assert rows_hash(asked, base) != rows_hash(plain, base), "parties must shrink alike"
+    with pytest.raises(SpecError, match="shrink"):
+        load(base, spec(shrink=1.0))
+
+
 def test_what_the_documents_hold_most_often_is_not_for_parties(base):
     asked = spec(most_frequent=2, weighting="counts")
     np.testing.assert_array_equal(load(base, asked), COUNTS[:, [0, 1]])
@@ -67,11 +77,6 @@ def test_a_basis_names_its_columns_by_its_file(base):
         load(base, asked)
 
 
-def test_hashing_adds_up(base):
-    found = load(base, spec(hashed=2, weighting="counts"))
-    np.testing.assert_array_equal(found.sum(axis=1), COUNTS.sum(axis=1))
-
-
 def test_how_rows_are_made_is_one_hash(base):
     asked = spec(reference="public.tsv", idf="public")
     before = rows_hash(asked, base)
@@ -87,7 +92,6 @@ def test_how_rows_are_made_is_one_hash(base):
         ({"terms": "absent.txt"}, "absent.txt"),
         ({"terms": "words.txt", "reference": "list.txt"}, "list.txt: line 1"),
         ({"basis": "words.txt"}, "words.txt"),
-        ({"reference": "public.tsv", "idf": "public", "hashed": 2}, "do not go together"),
         ({"terms": "others.txt"}, "others.txt: holds 2 terms that are no columns of the corpus, 'elk' among them"),
         ({"units": "short.csv"}, "short.csv: has no row for 3 columns of the corpus, 'bee' among them"),
         ({"units": "flat.csv"}, "flat.csv, row 2, column `scale`: must be above 0; got 0"),

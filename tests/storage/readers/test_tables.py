@@ -41,6 +41,13 @@ def test_numeric_columns_in_the_order_of_the_file(read, name):
     assert labels.party.tolist() == ["1", "1", "2"]
 
 
+def test_an_index_that_pandas_stored_is_no_feature(read, tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}, index=[7, 9])
+    matrix, _ = read(frame)
+    assert "__index_level_0__" in open_columns(tmp_path / "a.parquet", "utf-8").names
+    np.testing.assert_array_equal(matrix.toarray(), [[1.0, 3.0], [2.0, 4.0]])
+
+
 def test_chosen_columns_in_the_order_of_the_spec(read):
     matrix, labels = read(columns=("a", "flag", "z"))
     np.testing.assert_array_equal(matrix.toarray(), FRAME[["a", "flag", "z"]].astype(float))

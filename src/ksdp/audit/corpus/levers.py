@@ -26,13 +26,11 @@ class Levers:
     centre: Floats | None = None
     scale: Floats | None = None
     """Public units of the columns that stay: they become (x - centre) / scale."""
-    buckets: NDArray[np.int64] | None = None
-    """Where each column that stays is added, shape (n_columns,)."""
-    hashed: int | None = None
-    """Number of buckets."""
     basis: Floats | None = None
     """Shape (n_columns, r), columns orthonormal."""
     clip: float | None = None
+    weights: Floats | None = None
+    """What each column that stays is multiplied by after its weighting."""
 
     def __post_init__(self) -> None:
         if self.basis is not None:
@@ -41,14 +39,6 @@ class Levers:
                 raise SpecError(
                     "`corpus.levers.basis` must have orthonormal columns, one row a column that is left."
                 )
-
-    @property
-    def hashing(self) -> sp.csr_array:
-        """What adds the columns up by bucket, shape (n_columns, hashed); only where there are buckets."""
-        assert self.buckets is not None
-        assert self.hashed is not None
-        count = len(self.buckets)
-        return sp.csr_array((np.ones(count), (np.arange(count), self.buckets)), shape=(count, self.hashed))
 
 
 NONE = Levers()
@@ -60,18 +50,18 @@ def most_frequent(frequency: NDArray[np.integer], count: int) -> NDArray[np.int6
 
 
 def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
-    """What is done before weights: columns chosen, public units, hashing."""
+    """What is done before weights: columns chosen, public units."""
     if levers.columns is not None:
         matrix = canonical(sp.csr_array(matrix[:, levers.columns]), keep_zeros=True)
     if levers.centre is not None and levers.scale is not None:
         matrix = canonical(sp.csr_array((matrix.toarray() - levers.centre) / levers.scale))
-    if levers.buckets is not None:
-        matrix = canonical(sp.csr_array(matrix @ levers.hashing), keep_zeros=True)
     return matrix
 
 
 def finished(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
-    """What is done after weights: the public basis, then clipping."""
+    """What is done after weighting: columns shrunk, the public basis, then clipping."""
+    if levers.weights is not None:
+        matrix = canonical(sp.csr_array(matrix.multiply(levers.weights[None, :])), keep_zeros=True)
     if levers.basis is not None:
         if matrix.shape[1] != len(levers.basis):
             raise SpecError(
@@ -85,12 +75,12 @@ def finished(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
 def lift(levers: Levers, features: int) -> sp.csr_array:
     """From columns of the corpus without levers to columns with them: X_levered is about X lift.
 
-    Exact for columns chosen, hashing and basis where weights and lengths do not change. It brings what is learnt
+    Exact for columns chosen or shrunk and a basis where lengths do not change. It brings what is learnt
     back: a direction v of the levered columns is lift v in those of the corpus.
     """
     columns = np.arange(features) if levers.columns is None else levers.columns
     shape = (features, len(columns))
     found = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)
-    if levers.buckets is not None:
-        found = sp.csr_array(found @ levers.hashing)
+    if levers.weights is not None:
+        found = sp.csr_array(found.multiply(levers.weights[None, :]))
     return found if levers.basis is None else sp.csr_array(found @ sp.csr_array(levers.basis))

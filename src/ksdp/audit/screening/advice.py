@@ -102,7 +102,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     if promises and inner.noise is None:
         found["advantage"] = (inner.advantage, *_ADVANTAGES)
     found["drawn"] = (levers.enters, *(share for share in _DRAWN if share < levers.enters))
-    if text and levers.basis is None and levers.hashed is None:
+    if text and levers.basis is None:
         now = levers.most_frequent or features
         found["vocabulary"] = (now, *(count for count in _TERMS if count < now))
     space = (Lever(name, tuple(dict.fromkeys(found[name]))) for name in LEVERS if name in found)

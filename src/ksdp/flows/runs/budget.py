@@ -10,7 +10,7 @@ and a budget limits how many there may be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -126,6 +126,8 @@ class BudgetGuard:
     clock: Clock
     name: str
     """Of this run in the ledger."""
+    drawn: float | None = None
+    """The share that the party's secret draw lets in; None where all enter."""
 
     def check(self) -> None:
         """Refuse a run that would go beyond the budget."""
@@ -133,7 +135,7 @@ class BudgetGuard:
 
     def _within(self) -> Price:
         """What this run costs at most, if that is within the budget."""
-        price = self.priced.worst(self.own)
+        price = replace(self.priced.worst(self.own), drawn=self.drawn)
         prices = [run.price for run in entries(self.ledger)]
         before, after = spent_together(prices), spent_together([*prices, price])
         delta = self.budget.delta
@@ -159,13 +161,13 @@ class BudgetGuard:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write down what it came to."""
-        price = self.priced.final(self.own, result)
+        price = replace(self.priced.final(self.own, result), drawn=self.drawn)
         with self.ledger.locked():
             self._add("finished", price, session=result["session"], result=result["result"])
 
     def _add(self, what: str, price: Price, **more: Any) -> None:
         line = {"run": self.name, "time": self.clock().isoformat(timespec="seconds"), "what": what}
-        self.ledger.add(line | {"mu": price.mu, "why": price.why} | more)
+        self.ledger.add(line | {"mu": price.mu, "why": price.why, "drawn": price.drawn} | more)
 
 
 _NO_SUM = (
@@ -181,14 +183,20 @@ def budget_files(me: str, key: Path, ledger: Path | None = None) -> tuple[Path, 
 
 
 def open_guard(
-    run: Run | Priced, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Clock
+    run: Run | Priced,
+    corpus: str,
+    own: int,
+    ledger: Path,
+    budget: Path | None,
+    clock: Clock,
+    drawn: float | None = None,
 ) -> BudgetGuard:
-    """The guard of one run, within the budget as the ledger stands."""
+    """The guard of one run, within the budget as the ledger stands; `drawn` as in `Price`."""
     limits = PartyBudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = RunPrices(run) if isinstance(run, Run) else run
-    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
+    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex(), drawn)
     guard.check()
     return guard
 
@@ -206,7 +214,7 @@ def entries(ledger: Ledger) -> tuple[LedgerEntry, ...]:
             str(line["mechanism"]["name"]),
             line["what"] == "finished",
             str(line.get("session", "")),
-            Price(line["mu"], str(line["why"])),
+            Price(line["mu"], str(line["why"]), line["drawn"]),
             dict(line["mechanism"]),
         )
         for name, line in runs.items()
@@ -224,7 +232,12 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
         return "No run has used this data."
     bounded = total.runs - total.unbounded
     words = []
-    if bounded:
+    if bounded and total.drawn:
+        words.append(
+            f"{plural(bounded, 'run')} with noise, or of a secret draw of at most {total.drawn:g}: no attack on "
+            f"them has an advantage above {total.advantage:.3f} about who is held, if nobody learns the draw."
+        )
+    elif bounded:
         words.append(
             f"{plural(bounded, 'run')} with noise: epsilon {total.epsilon(delta):.4g} at delta {delta:g} together "
             f"({UNIT}; Gaussian releases composed exactly; each against those that it names); no attack on them "

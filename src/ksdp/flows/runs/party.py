@@ -392,6 +392,8 @@ class ContributedDocuments:
     """Up to when exclusions by decision are known, in a sentence."""
     excluded: tuple[str, ...] = ()
     """Of each document that people excluded: its id, the audit, who, when and why."""
+    drawn: float | None = None
+    """The share of the documents that the party's secret draw lets in; None: all."""
 
 
 def reviews_of(folder: Path | None) -> Store | None:
@@ -429,6 +431,7 @@ def enter_documents(
     whole, part = _read(named.source, named.base, named.unit, identity, nonnegative=nonnegative)
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
+    drawn = named.source.levers.drawn
     everything = named.me is None or whole.party is None
     mine = np.arange(len(whole)) if everything else np.flatnonzero(whole.party == named.me)
     held = restrict(whole, mine)
@@ -443,7 +446,7 @@ def enter_documents(
     if clearance is None:
         known = _NONE_KNOWN if store is None else _read_from(store)
         return ContributedDocuments(
-            entering, Statement(cleared=False), len(mine), None, held, columns, known, excluded
+            entering, Statement(cleared=False), len(mine), None, held, columns, known, excluded, drawn
         )
     verified = _verified(run, clearance, named, whole, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
@@ -461,7 +464,7 @@ def enter_documents(
     known = known if store is None else _read_from(store)
     statement = Statement(True, verified.file)
     return ContributedDocuments(
-        restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded
+        restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded, drawn
     )
 
 

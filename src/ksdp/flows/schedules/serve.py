@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 from collections import Counter
@@ -98,17 +97,8 @@ class ScheduleMetrics(Collector):
         }
 
 
-_FACTS = {
-    *("started", "finished", "outcome", "reason", "audit", "full", "documents", "verdicts", "became_sensitive"),
-    *("verdict_changes", "level_left", "sampled_runs", "cached_runs", "seconds"),
-}
-"""Of a run's history; counts and ids of audits, never a document."""
-
-
-def run_line(schedule: str, run: ScheduledRun, *, as_json: bool = False) -> str:
+def run_line(schedule: str, run: ScheduledRun) -> str:
     """One line about a run that has ended."""
-    if as_json:
-        return json.dumps({"schedule": schedule} | run.model_dump(mode="json", include=_FACTS))
     line = f"{run.finished.isoformat(timespec='seconds')} {schedule}: {run.outcome}"
     if run.reason:
         line += f": {run.reason}"
@@ -125,21 +115,21 @@ class NewRuns:
         self._store = store
         self._seen = {schedule.name: len(read_runs(store, schedule.name)) for schedule in read_schedules(store)}
 
-    def lines(self, *, as_json: bool) -> list[str]:
+    def lines(self) -> list[str]:
         """A line for each."""
         lines = []
         for schedule in read_schedules(self._store):
             runs = read_runs(self._store, schedule.name)
             new = runs[self._seen.get(schedule.name, 0) :]
             self._seen[schedule.name] = len(runs)
-            lines += [run_line(schedule.name, run, as_json=as_json) for run in new]
+            lines += [run_line(schedule.name, run) for run in new]
         return lines
 
 
 _TICK = 2.0
 
 
-def serve(store: Path, *, metrics: str | None = None, ready: Path | None = None, json_log: bool = False) -> None:
+def serve(store: Path, *, metrics: str | None = None, ready: Path | None = None) -> None:
     """Run the schedules of a store until SIGTERM or SIGINT."""
     opened = Store.open(store)
     with contextlib.ExitStack() as stack:
@@ -153,7 +143,7 @@ def serve(store: Path, *, metrics: str | None = None, ready: Path | None = None,
         server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
         current().say(server.words(opened.prefect))
         server.wait()
-        _serve_until_stopped(opened, server, ready, json_log)
+        _serve_until_stopped(opened, server, ready)
 
 
 def add(store: Store, schedule: Schedule, cron: str, timezone: str, attempts: Mapping[str, object]) -> str:
@@ -182,18 +172,18 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
     return read_runs(opened, name)[-1]
 
 
-def _serve_until_stopped(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
+def _serve_until_stopped(store: Store, server: Server, ready: Path | None) -> None:
     from ksdp.flows.schedules.scheduled_run import SERVED
 
     os.environ[SERVED] = str(os.getpid())
     try:
         with reached(server), interrupts_stay_here():
-            asyncio.run(_work(store, server, ready, json_log))
+            asyncio.run(_work(store, server, ready))
     finally:
         os.environ.pop(SERVED, None)
 
 
-async def _work(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
+async def _work(store: Store, server: Server, ready: Path | None) -> None:
     from ksdp.flows.schedules.deployments import run_worker
     from ksdp.flows.schedules.events import emit_expired
 
@@ -205,7 +195,7 @@ async def _work(store: Store, server: Server, ready: Path | None, json_log: bool
         write_text(ready, server.url)
     try:
         while not stopping.is_set():
-            for line in await asyncio.to_thread(new.lines, as_json=json_log):
+            for line in await asyncio.to_thread(new.lines):
                 current().say(line)
             await asyncio.to_thread(emit_expired, store, utc_now())
             if worker.done():

@@ -28,8 +28,8 @@ def read_levers(
         raise SpecError('`corpus.idf` "public" needs `corpus.levers.reference`.')
     if not asked.any:
         return NONE
-    if asked.hashed is not None and spec.idf == "public":
-        raise SpecError('`corpus.levers.hashed` and `idf = "public"` do not go together: buckets have no idf.')
+    if asked.shrink is not None and asked.reference is None:
+        raise SpecError("`corpus.levers.shrink` needs `reference`, which counts documents.")
     if asked.directions is not None and asked.basis is None:
         raise SpecError("`corpus.levers.directions` goes with `basis`.")
     named = asked.terms is not None or asked.reference is not None or asked.units is not None
@@ -45,15 +45,13 @@ def read_levers(
     idf = None
     if spec.idf == "public":
         idf = np.array([math.log(documents / int(held)) for held in frequency])
-    buckets = None
-    if asked.hashed is not None:
-        buckets = np.array([_bucket(labels[column], asked.hashed) for column in columns], dtype=np.int64)
     basis = None if asked.basis is None else _basis(Path(asked.basis))[:, : asked.directions]
     centre, scale = (
         (None, None) if asked.units is None else _units(Path(asked.units), spec.encoding, labels, columns)
     )
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
-    return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
+    weights = None if asked.shrink is None else np.sqrt(frequency / (frequency + asked.shrink))
+    return Levers(kept, idf, centre, scale, basis, asked.clip, weights)
 
 
 def _chosen(
@@ -89,8 +87,6 @@ def levered_names(spec: CorpusSpec, names: Sequence[str]) -> tuple[str, ...]:
         assert spec.levers.basis is not None
         digest = hashlib.sha256(contents(Path(spec.levers.basis))).hexdigest()
         return tuple(f"direction-{place}-{digest}" for place in range(levers.basis.shape[1]))
-    if levers.hashed is not None:
-        return tuple(f"bucket-{place}" for place in range(levers.hashed))
     return tuple(names) if levers.columns is None else tuple(names[column] for column in levers.columns)
 
 
@@ -147,7 +143,3 @@ def _basis(path: Path) -> NDArray[np.float64]:
     if not basis.size or not np.isfinite(basis).all():
         raise Refused(path, "is empty, or holds NaN or infinity.")
     return basis
-
-
-def _bucket(name: str, buckets: int) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % buckets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +42,11 @@ def named_columns(spec: CorpusSpec) -> Sequence[str]:
 def read_labels(spec: CorpusSpec, columns: Columns | None, rows: int) -> Labels:
     """Read ids, parties and groups; where the spec names no id column the id is the row number, from `1` on."""
     if columns is None:
-        return Labels(_row_numbers(rows))
+        return Labels(row_numbers(rows))
     check_rows(columns, rows)
     columns.require(named_columns(spec))
     return Labels(
-        _row_numbers(rows) if spec.id is None else columns.labels(spec.id, unique=True),
+        row_numbers(rows) if spec.id is None else columns.labels(spec.id, unique=True),
         None if spec.party is None else columns.labels(spec.party),
         None if spec.group is None else columns.labels(spec.group),
     )
@@ -57,7 +58,8 @@ def check_rows(columns: Columns, rows: int) -> None:
         raise Refused(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")
 
 
-def _row_numbers(rows: int) -> NDArray[np.str_]:
+def row_numbers(rows: int) -> NDArray[np.str_]:
+    """Ids of documents that have no other: their rows, from 1."""
     return np.arange(1, rows + 1).astype(np.str_)
 
 
@@ -70,6 +72,10 @@ def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) ->
     return sp.csr_array(values)
 
 
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+"""A column of a Parquet file that holds a frame's index."""
+
+
 def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
     """The columns of a table: `spec.columns`, or every numeric column except id, party and group.
 
@@ -79,7 +85,7 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
         raise SpecError("`corpus.columns` must name at least one column, and each one once.")
     chosen = spec.columns
     if chosen is None:
-        taken = named_columns(spec)
+        taken = (*named_columns(spec), *filter(_PANDAS_INDEX.fullmatch, columns.names))
         columns.require(name for name in columns.names if name not in taken)
         chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
         others = set(columns.names) - set(taken) - set(chosen)

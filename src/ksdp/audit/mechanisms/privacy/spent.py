@@ -35,6 +35,8 @@ class Price:
     """For a record that is replaced; None where nothing is promised of a record."""
     why: str
     """What is promised, or why nothing is."""
+    drawn: float | None = None
+    """The share of the party's documents that its secret draw let in; None where all entered."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,27 @@ class Spent:
 
     runs: int
     mu: float
-    """Of those that promise something."""
+    """Of those that all documents entered and that promise something."""
     unbounded: int
     """Runs that promise nothing of a record: nothing bounds what several of them give away."""
+    drawn: float = 0.0
+    """The largest share that the party's secret draw let into a run. The draw is the same for all runs."""
 
     def epsilon(self, delta: float) -> float:
-        """Of the runs that promise something."""
-        return epsilon_together([1 / self.mu], delta) if self.mu > 0 else 0.0
+        """Of the runs that promise something; infinite where a draw lets in more than delta."""
+        if self.drawn > delta:
+            return math.inf
+        return epsilon_together([1 / self.mu], delta - self.drawn) if self.mu > 0 else 0.0
 
     @property
     def advantage(self) -> float:
-        """The largest of any attack on the runs that promise something."""
-        return math.erf(self.mu / math.sqrt(8))
+        r"""The largest of any attack on the runs that promise something.
+
+        With a = erf(mu / sqrt(8)) and the drawn share q it is a + (1 - a) q. A document that no draw lets in is
+        in none of the drawn runs, and nothing is opened of one that is let in that could tell more than all.
+        """
+        noisy = math.erf(self.mu / math.sqrt(8))
+        return noisy + (1 - noisy) * self.drawn
 
 
 def pure_price(epsilon: float, why: str) -> Price:
@@ -127,5 +138,8 @@ def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known:
 
 def spent_together(prices: Sequence[Price]) -> Spent:
     """Of all runs on the same records."""
-    known = [price.mu for price in prices if price.mu is not None]
-    return Spent(len(prices), math.sqrt(math.fsum(mu**2 for mu in known)), len(prices) - len(known))
+    whole = [price for price in prices if price.drawn is None]
+    known = [price.mu for price in whole if price.mu is not None]
+    shares = (price.drawn for price in prices if price.drawn is not None)
+    mu = math.sqrt(math.fsum(mu**2 for mu in known))
+    return Spent(len(prices), mu, len(whole) - len(known), max(shares, default=0.0))
