@@ -12,9 +12,9 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -188,9 +188,19 @@ def _by_path(path: str, what: str) -> Any:
         ) from error
 
 
+@lru_cache(maxsize=8)
+def _points_of(group: str, path: tuple[str, ...]) -> EntryPoints:
+    return entry_points(group=group)
+
+
+def _points(group: str) -> EntryPoints:
+    """Looked up once for each search path: it means reading the metadata of every package."""
+    return _points_of(group, tuple(sys.path))
+
+
 def mechanism_names() -> list[str]:
     """Names of the installed mechanisms, sorted."""
-    return sorted(entry_points(group="ksdp.mechanisms").names)
+    return sorted(_points("ksdp.mechanisms").names)
 
 
 def installed_parameters(name: str) -> list[str]:
@@ -199,7 +209,7 @@ def installed_parameters(name: str) -> list[str]:
 
 
 def _installed_thing(name: str) -> Any:
-    entries = entry_points(group="ksdp.mechanisms", name=name)
+    entries = _points("ksdp.mechanisms").select(name=name)
     if not entries and "#" in name:
         raise SpecError(
             f"{name!r} is code or tables that somebody gave to a call of `ksdp` in Python: only such a call can "
@@ -299,7 +309,7 @@ def described_mechanisms() -> list[dict[str, Any]]:
     A foreign mechanism that cannot be made without parameters is listed with none.
     """
     described = []
-    for point in sorted(entry_points(group="ksdp.mechanisms"), key=lambda p: p.name):
+    for point in sorted(_points("ksdp.mechanisms"), key=lambda p: p.name):
         loaded = point.load()
         try:
             mechanism = loaded() if isinstance(loaded, type) else loaded
@@ -332,7 +342,7 @@ def _plain(value: Any) -> Any:
 def statistics() -> dict[str, Statistic]:
     """Every installed statistic by its name."""
     known: dict[str, Statistic] = {}
-    for point in sorted(entry_points(group="ksdp.statistics"), key=lambda p: p.name):
+    for point in sorted(_points("ksdp.statistics"), key=lambda p: p.name):
         loaded = point.load()
         for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
             known[statistic.name] = statistic

@@ -152,10 +152,9 @@ def picture(summary: Summary, curve: Curve, test: StatisticTestRow) -> Picture |
 
 def _worst(summary: Summary, curves: list[Curve], findings: Findings) -> list[Worst]:
     worst = []
-    for name in dict.fromkeys(curve.document for curve in curves):
-        row = findings.document(name)
-        if row is None:
-            continue
+    rows = findings.documents(curve.document for curve in curves)
+    for name in dict.fromkeys(curve.document for curve in curves if curve.document in rows):
+        row = rows[name]
         tests = {test.statistic: test for test in findings.tests(row)}
         drawn = [picture(summary, c, tests[c.statistic]) for c in curves if c.document == name]
         pictures = tuple(one for one in drawn if one is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,13 @@ class Findings:
 
     def document(self, document: str) -> Row | None:
         """One document's row; None where the audit does not have it."""
-        rows = self._run(f"select {_ROW} from {self._from} where document = $document", document=document)
-        return Row(*rows[0]) if rows else None
+        return self.documents([document]).get(document)
+
+    def documents(self, some: Iterable[str]) -> dict[str, Row]:
+        """Rows of some documents by their ids, without those that the audit does not have."""
+        where = "document in (select unnest(cast($some as varchar[])))"
+        rows = self._run(f"select {_ROW} from {self._from} where {where}", some=list(some))
+        return {row.document: row for row in (Row(*values) for values in rows)}
 
     def held(self, documents: Sequence[str]) -> set[str]:
         """Those of some documents that the audit has."""
@@ -180,7 +186,7 @@ class Findings:
         The rows of a document stand together and in the order of `verdicts.parquet`, so that they are found by
         their place; the id is compared all the same.
         """
-        count = self._statistics_each()
+        count = self._statistics_each
         rows = self._run(
             f"select {', '.join(STATISTICS.columns)} from read_parquet($statistics, file_row_number = true) "
             "where file_row_number between $first and $last and document = $document order by log10_p, -distance",
@@ -190,6 +196,7 @@ class Findings:
         )
         return tuple(StatisticTestRow(*test) for test in rows)
 
+    @cached_property
     def _statistics_each(self) -> int:
         rows = self._run(
             "select (select count(*) from read_parquet($statistics)), "
