@@ -48,6 +48,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with pytest.MonkeyPatch.context() as patch:
         if not any(map(item.get_closest_marker, ("learns", "e2e", "validity"))):
             patch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", TRAINING_RUNS)
+            patch.setattr("ksdp.audit.statistics.simulated._PRODUCTS", 1e8)
             patch.setattr("ksdp.audit.statistics.further.MOST_RUNS", 0)
         return (yield)
 

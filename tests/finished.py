@@ -20,7 +20,7 @@ from .typed import typed
 
 __all__ = ["TRAINING_RUNS", "made_once", "small", "void"]
 
-TRAINING_RUNS = 200
+TRAINING_RUNS = 100
 """Runs that the learned statistic trains on where a test is not of what is learnt."""
 
 

@@ -24,7 +24,7 @@ advantage = 0.2
 party_size = 0.5
 with_runs = 40
 [gain]
-splits = 3
+splits = 2
 """
 
 
@@ -32,14 +32,14 @@ splits = 3
 def spec(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.full(12, 0.2), size=2)
-    counts = np.array([rng.multinomial(12, weights[row % 2]) for row in range(300)])
+    counts = np.array([rng.multinomial(12, weights[row % 2]) for row in range(150)])
     sp.save_npz(tmp_path / "counts.npz", sp.csr_array(counts))
     (tmp_path / "spec.toml").write_text(SPEC)
     return tmp_path / "spec.toml"
 
 
 def test_it_gives_a_table_words_and_a_picture(spec: Path) -> None:
-    found = ksdp.advise(spec, tried=2, documents=60, runs=60, quota=0.2, levers=("advantage",))
+    found = ksdp.advise(spec, tried=2, documents=30, runs=20, quota=0.2, levers=("advantage",))
     table = found.settings
     assert table["leak"].notna().sum() <= 2
     assert {"advantage", "value", "gain", "leak", "above", "best", "refused"} <= set(table.columns)

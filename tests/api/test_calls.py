@@ -39,12 +39,12 @@ from ksdp.storage.store import Store
 from ..functions import everything, mean
 
 Matrix = NDArray[np.float64]
-FEW = {"party_size": 0.25, "with_runs": 20, "fresh_runs": 0, "seed": 1}
+FEW = {"party_size": 0.25, "with_runs": 8, "fresh_runs": 0, "seed": 1}
 
 
 @pytest.fixture(scope="module")
 def counts() -> Matrix:
-    return np.random.default_rng(0).poisson(1.0, (48, 6)).astype(float)
+    return np.random.default_rng(0).poisson(1.0, (24, 6)).astype(float)
 
 
 @pytest.fixture(scope="module")
@@ -71,26 +71,25 @@ def test_the_same_seed_gives_the_same_table(counts: Matrix, plain: ksdp.Audit) -
 def test_a_mechanism_as_an_object_is_looked_at_as_by_its_name(counts: Matrix) -> None:
     """One that brings a statistic of its own was looked at by that alone."""
     parameters = {"rank": 2, "epsilon": 20.0}
-    few = {**FEW, "with_runs": 8}
-    by_name = ksdp.audit(counts, {"name": "hardt-roth", **parameters}, **few)
-    as_object = ksdp.audit(counts, HardtRoth(**parameters), **few)
+    by_name = ksdp.audit(counts, {"name": "hardt-roth", **parameters}, **FEW)
+    as_object = ksdp.audit(counts, HardtRoth(**parameters), **FEW)
     assert "linear-releases" in as_object.summary.statistics
     assert set(as_object.summary.statistics) == set(by_name.summary.statistics)
 
 
 def test_arrays_sparse_matrices_tables_and_texts_are_corpora(counts: Matrix) -> None:
-    few = {**FEW, "with_runs": 8}
+    few = {**FEW, "with_runs": 4}
     first = ksdp.audit(counts, "pd-svd", rank=2, **few).statistics
     frame = pd.DataFrame(counts, columns=list("abcdef"))
     for data in (sp.csr_array(counts), frame):
         pd.testing.assert_frame_equal(ksdp.audit(data, "pd-svd", rank=2, **few).statistics, first)
-    texts = [f"word{chr(97 + n % 7)} common term{chr(97 + n % 5)}" for n in range(48)]
-    assert len(ksdp.audit(texts, "pd-svd", rank=2, ids=[f"t{n}" for n in range(48)], **few).verdicts.loc["t3"])
+    texts = [f"word{chr(97 + n % 7)} common term{chr(97 + n % 5)}" for n in range(24)]
+    assert len(ksdp.audit(texts, "pd-svd", rank=2, ids=[f"t{n}" for n in range(24)], **few).verdicts.loc["t3"])
 
 
 def test_results_are_frames_of_the_kind_that_the_data_were(counts: Matrix) -> None:
-    few = {**FEW, "with_runs": 8, "rank": 2, "id": "name", "party": "name"}
-    frame = pd.DataFrame(counts, columns=list("abcdef")).assign(name=[f"d{n}" for n in range(48)])
+    few = {**FEW, "rank": 2, "id": "name", "party": "name"}
+    frame = pd.DataFrame(counts, columns=list("abcdef")).assign(name=[f"d{n}" for n in range(24)])
     table, wanted = pa.Table.from_pandas(frame), ksdp.audit(frame, "pd-svd", **few)
     for data, kind in (
         (pl.DataFrame(frame), pl.DataFrame),
@@ -132,9 +131,9 @@ def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
         *(f"{what}:cluster_centers_" for what in ("projection", "match", "distance")),
         "simulated",
     }
-    labels = np.where(counts[:, 0] > 0, "yes", "no")
+    labels, half = np.where(np.arange(24) % 2, "yes", "no"), {**FEW, "party_size": 0.5}
     with pytest.warns(ConvergenceWarning) as heard:  # once, and not in every run
-        regression = ksdp.audit(counts, LogisticRegression(max_iter=1), y=labels, **FEW)
+        regression = ksdp.audit(counts, LogisticRegression(max_iter=1), y=labels, **half)
     assert len([one for one in heard if one.category is ConvergenceWarning]) == 1
     assert {"match:coef_", "sum:intercept_"} <= set(regression.summary.statistics)
     assert not regression.summary.unread
@@ -168,26 +167,24 @@ def test_a_mechanism_that_gives_everything_away_is_found_by_its_arrays(counts: M
 
 
 def test_ids_of_arrays_are_row_numbers_and_those_of_frames_their_index(counts: Matrix) -> None:
-    few = {**FEW, "with_runs": 8}
     counts = counts.copy()
     counts[[0, 5]] = 0.0
     with pytest.warns(UserWarning, match=r"^2 rows .* no verdict: '1', '6'\."):
-        found = ksdp.audit(counts, "pd-svd", rank=2, **few)
-    assert list(found.verdicts.index) == [str(at) for at in range(1, 49) if at not in (1, 6)]
-    frame = pd.DataFrame(counts[6:], index=[f"patient {at}" for at in range(6, 48)])
+        found = ksdp.audit(counts, "pd-svd", rank=2, **FEW)
+    assert list(found.verdicts.index) == [str(at) for at in range(1, 25) if at not in (1, 6)]
+    frame = pd.DataFrame(counts[6:], index=[f"patient {at}" for at in range(6, 24)])
     frame = frame.rename(columns=str).assign(city="here")
-    few = {**FEW, "with_runs": 8}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        ksdp.plan(pd.DataFrame(np.abs(counts) + 1), "pd-svd", rank=2, **few)  # its columns are called 0, 1, 2, ...
+        ksdp.plan(pd.DataFrame(np.abs(counts) + 1), "pd-svd", rank=2, **FEW)  # its columns are called 0, 1, 2, ...
     with pytest.warns(UserWarning, match=r"do not hold numbers are left out: city\."):
-        named = ksdp.audit(frame, "pd-svd", rank=2, **few)
+        named = ksdp.audit(frame, "pd-svd", rank=2, **FEW)
     assert list(named.verdicts.index) == list(frame.index)
     document = named.document("patient 7")
     first, *lines = repr(document).splitlines()
     assert first.endswith(f" under {lines[0].split()[0]}")
     assert len(lines) == len(document.tests) == len(named.summary.statistics)
-    few = {**few, "documents": ["patient 7", "patient 9"]}
+    few = {**FEW, "documents": ["patient 7", "patient 9"]}
     assert list(ksdp.audit(frame.drop(columns="city"), "pd-svd", rank=2, **few).verdicts.index) == few["documents"]
 
 
@@ -195,7 +192,7 @@ def test_ids_of_arrays_are_row_numbers_and_those_of_frames_their_index(counts: M
     ("statistic", "message"),
     [
         (lambda seen, rows: seen["nothing"], r"failed: KeyError: 'nothing' \(test_calls.py, line \d+"),
-        (lambda seen, rows: seen["mean"], r"a finite number a document, shape \(48,\), not shape \(6,\)"),
+        (lambda seen, rows: seen["mean"], r"a finite number a document, shape \(24,\), not shape \(6,\)"),
         (lambda seen, rows: rows @ seen["mean"] * np.nan, "with NaN"),
     ],
 )
@@ -318,7 +315,7 @@ def test_title_and_declared_prior_are_said_with_what_was_measured(counts: Matrix
 
 def test_plan_says_what_it_would_take(counts: Matrix) -> None:
     said = ksdp.plan(counts, "pd-svd", rank=2, party_size=0.25)
-    assert said["documents"] == 48
+    assert said["documents"] == 24
     assert "certifies" in repr(said)
 
 

@@ -24,15 +24,16 @@ def data() -> NDArray[np.float64]:
 
 
 def test_a_leak_of_some_runs_is_clear_by_the_margin_and_sensitive_at_low_rates(
-    data: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+    data: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The function's chance is no noise that could be declared: what is tested here are the limits alone."""
     monkeypatch.setattr("ksdp.audit.coverage.undeclared", lambda mechanism, databases: {})
-    alone = ksdp.audit(data, sometimes, **RUNS)
+    made = {"store": tmp_path / "store", "version": 1} | RUNS
+    alone = ksdp.audit(data, sometimes, **made)
     assert alone.verdicts["verdict"].tolist() == ["clear"] * 24
     assert "(margin 0.2)" in alone._repr_html_()
 
-    both = ksdp.audit(data, sometimes, **RUNS, margin_at_low_fpr=0.05)
+    both = ksdp.audit(data, sometimes, **made, margin_at_low_fpr=0.05)
     assert both.id != alone.id
     assert both.verdicts["verdict"].tolist() == ["sensitive"] + ["clear"] * 23
     np.testing.assert_array_equal(both.verdicts["distance"], alone.verdicts["distance"])

@@ -141,7 +141,7 @@ def test_who_knows_the_pool_tells_more_by_what_a_finite_population_lacks() -> No
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(400, 3)) * [1.0, 0.6, 0.3]
     corpus = Corpus(canonical(sp.csr_array(rows)), np.array([str(at) for at in range(400)]))
-    design, size = {"party_size": 20, "with_runs": 1500, "without_runs": "all"}, 20
+    design, size = {"party_size": 20, "with_runs": 600, "without_runs": "all"}, 20
     found = {}
     for pool in (40, 400):
         plan = pooled(corpus, None if pool == 400 else pool, design)

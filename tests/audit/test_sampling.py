@@ -88,15 +88,15 @@ def test_the_coalition_subtracts_its_own_share(corpus: Corpus) -> None:
 def test_controls_do_what_they_say(corpus: Corpus) -> None:
     """Controls are of the runs alone: what else is tested in these makes no difference to them."""
     one = {"families": [], "names": ["row-space-energy"], "sees": "final"}
-    plan = plan_of(corpus, design={"party_size": 45, "with_runs": 300}, statistics=one)
+    plan = plan_of(corpus, design={"party_size": 45, "with_runs": 150}, statistics=one)
     measured = whole(plan)
     tests = compare_arms(measured.values, measured.inclusion)
     controls = tests[90:]
     judged = judge_controls([controls], [])
     assert judged.valid, judged.reason
     planted = controls.distance[NULL_CONTROLS:, 0]
-    assert planted.mean() == pytest.approx(2 * norm.cdf(3.289707253902945 / 2) - 1, abs=0.02)
-    assert planted.mean() == pytest.approx(0.9, abs=0.02)
+    assert planted.mean() == pytest.approx(2 * norm.cdf(3.289707253902945 / 2) - 1, abs=0.03)
+    assert planted.mean() == pytest.approx(0.9, abs=0.03)
 
 
 def test_a_shuffled_store_is_noticed(measured) -> None:

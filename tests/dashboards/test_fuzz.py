@@ -59,7 +59,7 @@ def visit(store: Store) -> TestClient:
 COMMON: Any = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
-@settings(max_examples=120, **COMMON)
+@settings(max_examples=50, **COMMON)
 @given(
     route=st.sampled_from(sorted(dashboard._PAGES)), names=st.lists(values, min_size=2, max_size=2), query=queries
 )
@@ -74,7 +74,7 @@ def test_every_page_answers_whatever_is_asked(
     assert "\u202e" not in answer.text
 
 
-@settings(max_examples=120, **COMMON)
+@settings(max_examples=50, **COMMON)
 @given(
     route=st.sampled_from(sorted(dashboard._FORMS)),
     names=pairs,

@@ -123,10 +123,6 @@ def test_observables_come_back_with_their_shapes(tmp_path: Path) -> None:
         assert all((run[name] == again[name]).all() for name in run)
 
 
-def test_absent_is_not_damaged(tmp_path: Path) -> None:
-    assert not has_block(tmp_path, BLOCK, "key")
-
-
 def test_a_block_under_another_key_is_refused(tmp_path: Path) -> None:
     written(tmp_path)
     with pytest.raises(DamagedBlock, match=r"000000-0000064-0000077\.parquet is not what its key promises"):

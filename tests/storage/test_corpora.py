@@ -4,11 +4,9 @@ import gzip
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import scipy.io
@@ -101,13 +99,6 @@ def test_texts_of_which_no_word_is_agreed_on_say_so(load, tmp_path):
     (tmp_path / "a.csv").write_text("text\nword01 word02\nword02 word03\n")
     (tmp_path / "v.txt").write_text("word01\nword02\n")
     assert "No line of `corpus.vocabulary` is a word" in refused(load, "a.csv", text="text", vocabulary="v.txt")
-
-
-def test_the_matrix_is_canonical(load, counts_file):
-    matrix = load(counts_file).matrix
-    assert matrix.has_canonical_format
-    assert matrix.dtype == np.float64
-    assert matrix.indices.dtype == np.int32
 
 
 # formats
@@ -289,26 +280,6 @@ def test_movielens_is_its_pivot_table(data_folder):
     assert row.data.tolist() == some["rating"].tolist()
     items = np.sort(frame["item_id"].unique())
     assert items[row.indices].tolist() == some["item_id"].tolist()
-
-
-def test_newsgroups(data_folder, tmp_path):
-    """Every document, of which the beginning stands for the whole: counting all words takes half a minute."""
-    table = pq.read_table(data_folder / "20newsgroups/documents.parquet", columns=["id", "text", "label"])
-    beginnings = pc.utf8_slice_codeunits(table["text"], 0, 300)
-    path = tmp_path / "beginnings.parquet"
-    pq.write_table(table.set_column(1, "text", beginnings), path)
-    spec = CorpusSpec(path=str(path), text="text", id="id", party="label")
-    corpus = load_corpus(spec, tmp_path, nonnegative=True)
-    assert len(corpus) + len(corpus.left_out) == 18_846
-    assert len(set(corpus.party)) == 20
-
-
-def test_adult_and_nursery(data_folder):
-    corpus = load_corpus(CorpusSpec(path="adult/table.parquet", party="sex"), data_folder, nonnegative=True)
-    frame = pd.read_parquet(data_folder / "adult/table.parquet")
-    np.testing.assert_array_equal(corpus.matrix.toarray(), frame.select_dtypes("number").to_numpy())
-    with pytest.raises(CorpusError, match=r"^table.parquet: there is no numeric column among `parents`"):
-        load_corpus(CorpusSpec(path="nursery/table.parquet"), Path(data_folder), nonnegative=True)
 
 
 # an agreed vocabulary

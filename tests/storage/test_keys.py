@@ -25,10 +25,6 @@ def test_what_is_made_is_read_back_and_fits(tmp_path: Path, passphrase: bytes | 
     assert (b"ENCRYPTED" in made.private.read_bytes()) == (passphrase is not None)
 
 
-def test_two_identities_differ(tmp_path: Path) -> None:
-    assert make_identity(tmp_path, "a").fingerprint != make_identity(tmp_path, "b").fingerprint
-
-
 @pytest.mark.parametrize("there", ["ana.key", "ana.pub"])
 def test_a_key_is_never_overwritten(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("mine")

@@ -81,14 +81,6 @@ def test_who_waits_is_told_once_and_then_has_it(path: Path) -> None:
     assert held.is_set()
 
 
-def test_who_need_not_wait_is_not_told(path: Path) -> None:
-    told = threading.Event()
-    with lock(path, waiting=told.set):
-        assert is_locked(path)
-    assert not told.is_set()
-    assert not is_locked(path)
-
-
 def test_readers_hold_it_together_and_no_writer_beside_them(path: Path) -> None:
     with lock(path):
         pass
@@ -137,12 +129,6 @@ def test_a_process_that_was_started_with_it_goes_on_holding_it(path: Path) -> No
         child.kill()
         child.communicate()
     assert not is_locked(path)
-
-
-def test_the_lock_and_its_folder_are_this_users_alone(path: Path) -> None:
-    with lock(path):
-        assert path.stat().st_mode & 0o077 == 0
-        assert path.parent.stat().st_mode & 0o077 == 0
 
 
 def test_a_lock_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

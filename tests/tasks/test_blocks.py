@@ -33,7 +33,7 @@ def test_runs_of_a_block_under_way_are_told_once(tmp_path: Path, monkeypatch: py
     spec = {
         "corpus": {"path": "x"},
         "mechanism": {"name": "pd-svd", "rank": 2},
-        "design": {"party_size": 30, "with_runs": 60},
+        "design": {"party_size": 30, "with_runs": 30},
     }
     ready = prepare_stored(make_plan(parse_spec(spec), corpus_of_topics()), tmp_path, may_sample=True)
     with listening(Heard()) as heard:

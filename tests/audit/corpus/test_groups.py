@@ -54,11 +54,6 @@ def test_units_hold_every_document_once_and_vectors_are_sums(labels: list[int], 
         assert members[starts[at] : starts[at + 1]].tolist() == np.flatnonzero(group == units.ids[unit]).tolist()
 
 
-def test_group_vectors_have_length_one_where_documents_do(grouped: Corpus) -> None:
-    lengths = np.sqrt((make_units(grouped, "group").matrix.toarray() ** 2).sum(axis=1))
-    assert lengths == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("kind", ["shared", "balanced", "literal"])
 @pytest.mark.parametrize("parties", [{}, {"honest": 5, "coalition": 0.2}])
 def test_a_group_is_in_or_out_as_a_whole(grouped: Corpus, kind: str, parties: dict) -> None:

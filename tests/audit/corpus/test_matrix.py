@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from ksdp.audit.corpus.matrix import Corpus, canonical, tf_idf, unit_rows
@@ -91,21 +90,6 @@ def test_party_weights_follow_the_formula(counts, data):
     party = np.array(data.draw(st.lists(st.sampled_from("abc"), min_size=len(counts), max_size=len(counts))))
     weights = tf_idf(sp.csr_array(counts), party, "party")
     np.testing.assert_allclose(weights.toarray(), by_hand(counts, party), rtol=1e-15)
-
-
-@given(COUNTS, st.data())
-def test_a_party_needs_nobody_elses_documents(counts, data):
-    party = np.array(data.draw(st.lists(st.sampled_from("ab"), min_size=len(counts), max_size=len(counts))))
-    together = tf_idf(sp.csr_array(counts), party, "party").toarray()
-    for name in np.unique(party):
-        alone = tf_idf(sp.csr_array(counts[party == name])).toarray()
-        np.testing.assert_array_equal(together[party == name], alone)
-
-
-def test_global_weights_are_scikit_learns_less_one():
-    counts = sp.csr_array(np.random.default_rng(1).poisson(0.4, (60, 20)).astype(float))
-    theirs = TfidfTransformer(norm=None, smooth_idf=False).fit_transform(counts).toarray()
-    np.testing.assert_allclose(tf_idf(counts).toarray(), theirs - counts.toarray(), rtol=1e-12, atol=1e-12)
 
 
 def test_parties_are_passed_over_for_a_global_idf():

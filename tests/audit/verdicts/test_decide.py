@@ -8,8 +8,6 @@ import pytest
 from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
-from ksdp.audit.verdicts.margins import over_log10_p
-from ksdp.audit.verdicts.power import detectable_distance, least_over
 
 
 def runs_of(shifts, runs: int, share: float = 0.5, statistics: int = 2, seed: int = 0):
@@ -57,18 +55,6 @@ def test_runs_to_decide_decide() -> None:
     assert np.isnan(cleared[0].runs_to_decide[0])
 
 
-def test_detectable_distance_is_detected() -> None:
-    rule = DecisionSpec()
-    n_with, n_without = np.array([200]), np.array([3000])
-    bar = float(detectable_distance(n_with, n_without, 5000, 8, rule)[0])
-    from ksdp.audit.verdicts.laws import log10_p
-    from ksdp.audit.verdicts.multiplicity import strictest_log10_p
-
-    h = np.array([int(bar * 200 * 3000) + 1])
-    assert log10_p(h, n_with, n_without)[0] <= strictest_log10_p(0.05, 5000, 8, "fdr") + 0.05
-    assert 0.2 < bar < 0.6
-
-
 @pytest.mark.parametrize("error", ["fdr", "fwer"])
 def test_decisions_do_not_depend_on_the_order_of_documents(error: str) -> None:
     tests = runs_of([0.0, 0.5, 1.0, 0.2, 0.8], 400)
@@ -78,11 +64,3 @@ def test_decisions_do_not_depend_on_the_order_of_documents(error: str) -> None:
     shuffled = decide(tests[order], rule)
     assert (straight.verdict[order] == shuffled.verdict).all()
     assert straight.log10_adjusted[order] == pytest.approx(shuffled.log10_adjusted)
-
-
-def test_what_is_asked_above_the_margin_is_enough() -> None:
-    """The forecast's distance gives the p that is asked for."""
-    m, n = np.array([50, 200, 1240, 0]), np.array([60, 6500, 2400, 90])
-    t = least_over(m, n, -5.0)
-    assert over_log10_p(t[:3], m[:3], n[:3]) == pytest.approx(-5)
-    assert t[3] == np.inf

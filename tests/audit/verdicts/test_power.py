@@ -43,14 +43,14 @@ def test_found_as_often_as_forecast() -> None:
 def test_cleared_as_often_as_forecast() -> None:
     rng = np.random.default_rng(12)
     margin = smallest_margin(60, 180, 50, 1, BY)
-    inclusion = np.stack([rng.permutation(240) < 60 for _ in range(4000)])
-    t = compare_arms({"a": rng.normal(size=(4000, 240))}, inclusion)
+    inclusion = np.stack([rng.permutation(240) < 60 for _ in range(1000)])
+    t = compare_arms({"a": rng.normal(size=(1000, 240))}, inclusion)
     cleared = 0
-    for start in range(0, 4000, 50):
+    for start in range(0, 1000, 50):
         part = t[start : start + 50]
         d = decide(part, DecisionSpec(margin=margin))
         cleared += int((d.verdict == "clear").sum())
-    assert 0.8 - 3 * math.sqrt(0.16 / 4000) <= cleared / 4000 <= 0.9
+    assert 0.8 - 3 * math.sqrt(0.16 / 1000) <= cleared / 1000 <= 0.9
 
 
 def test_the_fewest_runs_are_enough_and_fewer_are_not() -> None:

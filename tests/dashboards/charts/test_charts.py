@@ -97,21 +97,6 @@ def test_thinning_keeps_the_curve_the_top_and_the_place_of_the_gap() -> None:
     assert len(svg) < 5000
 
 
-def test_a_thinned_curve_is_nowhere_a_pixel_off() -> None:
-    rng = np.random.default_rng(5)
-    values = rng.gamma(2.0, size=20_000)
-    svg = svg_of(values, values[:50] + 1, document="d", statistic="s")
-    zero, top = levels(svg)
-    x, y = np.array(steps(svg, "with")).T
-    # The scale of the picture, recovered from where the drawn quantiles stand.
-    ordered = np.sort(values)
-    scale = np.polyfit(x[1:], np.quantile(ordered, (zero - y[1:]) / (zero - top)), 1)
-    at = np.linspace(x[1], x[-1], 500)
-    drawn = (zero - y[np.searchsorted(x, at, side="right") - 1]) / (zero - top)
-    true = np.searchsorted(ordered, np.polyval(scale, at), side="right") / len(ordered)
-    assert np.abs(drawn - true).max() < 0.03
-
-
 def test_one_point_each_and_equal_values_can_be_drawn() -> None:
     for one, other, distance in (([2.0], [2.0], "0.00"), ([1.0], [2.0], "1.00"), ([0.0], [0.0], "0.00")):
         assert f"D {distance}</text>" in draw(one, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.audit_model import read_audit_model
 from ksdp.dashboards.audits.report import render_report
@@ -19,22 +21,37 @@ from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], Summary]:
+    """A folder with a store, the spec, and its audit."""
+    folder = tmp_path_factory.mktemp("chosen")
     rows = np.random.default_rng(1).normal(size=(60, 12))
-    pd.DataFrame(rows, columns=[f"c{at}" for at in range(12)]).to_parquet(tmp_path / "x.parquet")
-    return {
+    pd.DataFrame(rows, columns=[f"c{at}" for at in range(12)]).to_parquet(folder / "x.parquet")
+    tables = {
         "corpus": {"path": "x.parquet"},
         "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"},
         "design": {"party_size": 0.5, "with_runs": 100, "fresh_runs": 0},
         "statistics": {"families": [], "names": ["d-sum", "row-space-energy"]},
         "decision": {"margin": 0.3},
     }
+    return folder, tables, run_audit(parse_spec(tables), folder, folder / "store", HERE)
 
 
-def test_what_is_named_after_looking_decides_nothing(tables: dict[str, Any], tmp_path: Path) -> None:
+@pytest.fixture
+def tables(audited: tuple[Path, dict[str, Any], Summary], tmp_path: Path) -> dict[str, Any]:
+    """The spec; corpus and store are copied beside the test."""
+    shutil.copytree(audited[0], tmp_path, dirs_exist_ok=True)
+    return dict(audited[1])
+
+
+@pytest.fixture
+def first(audited: tuple[Path, dict[str, Any], Summary]) -> Summary:
+    return audited[2]
+
+
+@pytest.mark.usefixtures("tables")
+def test_what_is_named_after_looking_decides_nothing(first: Summary, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    first = run_audit(parse_spec(tables), tmp_path, store, HERE)
     again = run_test(store, first.audit, ("row-space-energy", "w-max"), HERE)
     assert again.sampled_runs == 0
     assert again.statistics["row-space-energy"].max_D == first.statistics["row-space-energy"].max_D
@@ -47,9 +64,10 @@ def test_what_is_named_after_looking_decides_nothing(tables: dict[str, Any], tmp
     assert "named after the runs had been seen" in Path(again.report).read_text(encoding="utf-8")
 
 
-def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(tables: dict[str, Any], tmp_path: Path) -> None:
+def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(
+    tables: dict[str, Any], first: Summary, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
-    first = run_audit(parse_spec(tables), tmp_path, store, HERE)
     run_test(store, first.audit, ("d-sum", "w-max"), HERE)
     named = {**tables, "statistics": {"families": [], "names": ["w-max", "row-space-energy"]}}
     with pytest.raises(SpecError, match=r"explored with w-max .*another `seed`"):
@@ -58,10 +76,11 @@ def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(tables: dict[str, A
     assert run_audit(parse_spec(tables), tmp_path, store, HERE).audit == first.audit, "it was asked before"
 
 
-def test_what_is_always_measured_was_not_chosen_by_looking(tables: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_always_measured_was_not_chosen_by_looking(
+    tables: dict[str, Any], first: Summary, tmp_path: Path
+) -> None:
     """The learnt statistic is: a test of another one takes no default audit of these runs away."""
     store = tmp_path / "store"
-    first = run_audit(parse_spec(tables), tmp_path, store, HERE)
     assert "simulated" in run_test(store, first.audit, ("w-max",), HERE).statistics
     other = parse_spec({**tables, "decision": {"margin": 0.29}})
     assert run_audit(other, tmp_path, store, HERE).audit != first.audit
@@ -72,7 +91,7 @@ def test_who_knows_the_pool_is_measured_beside_who_does_not(tables: dict[str, An
     pd.DataFrame(rows, columns=[f"c{at}" for at in range(12)]).to_parquet(tmp_path / "x.parquet")
     tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
     design = {"party_size": 12, "with_runs": 60, "fresh_runs": 0}
-    asked, store = tables | {"design": design | {"pool": 24}}, tmp_path / "store"
+    asked, store = tables | {"design": design | {"pool": 24}}, tmp_path / "pools"
     knows = run_audit(parse_spec(asked), tmp_path, store, HERE)
     assert "The same spec without" in Path(knows.report).read_text(encoding="utf-8")
     assert read_audit_model(Store(store), knows.audit).without_pool is None

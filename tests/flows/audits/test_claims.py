@@ -28,7 +28,7 @@ iterations = 2
 epsilon = 1.0
 [design]
 party_size = 0.2
-with_runs = 20
+with_runs = 8
 [statistics]
 families = ["geometry"]
 """
@@ -102,7 +102,7 @@ def test_the_claim_of_edited_code_is_audited_anew(tmp_path: Path, monkeypatch: p
         found = run_claim(
             spec_of(tmp_path, base),
             tmp_path / "store",
-            runs=400,
+            runs=200,
             confidence=0.95,
             clock=lambda: datetime.now(UTC),
             simulated=True,
@@ -133,7 +133,7 @@ def test_one_run_refutes_a_false_claim_and_no_true_one(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    rows = np.random.default_rng(4).normal(size=(500, 40))
+    rows = np.random.default_rng(4).normal(size=(240, 40))
     rows /= np.linalg.norm(rows, axis=1)[:, None]
     pd.DataFrame(rows, columns=[f"c{at}" for at in range(40)]).to_parquet(tmp_path / "x.parquet")
     found = {}
@@ -144,7 +144,7 @@ def test_one_run_refutes_a_false_claim_and_no_true_one(
         tables = {"corpus": {"path": "x.parquet"}, "mechanism": mechanism}
         found[factor] = run_once(parse_spec(tables), tmp_path, confidence=0.95, simulated=True)
     false, true = found[0.01], found[1.0]
-    assert (false.neighbours, false.found.records) == (adjacency, 500 if adjacency == "add-remove" else 250)
+    assert (false.neighbours, false.found.records) == (adjacency, 240 if adjacency == "add-remove" else 120)
     assert false.claimed_epsilon == true.claimed_epsilon < 2
     assert false.refuted
     assert "REFUTED" in false.sentence()

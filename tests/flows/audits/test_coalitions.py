@@ -61,7 +61,7 @@ name = "seen_by_some:Hidden"
 {parties}
 [design]
 party_size = 0.2
-with_runs = 80
+with_runs = 50
 [statistics]
 families = []
 names = {names}

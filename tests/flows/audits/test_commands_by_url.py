@@ -20,7 +20,7 @@ from ksdp.storage.readers import spec_files
 from ...buckets import bucket
 from ...typed import typed
 
-ROWS, TERMS = 600, 12
+ROWS, TERMS = 300, 12
 SPEC = """
 seed = 5
 [corpus]
@@ -41,8 +41,10 @@ party_size = 0.5
 with_runs = 40
 [decision]
 margin = 0.6
+[statistics]
+families = ["geometry"]
 [gain]
-splits = 3
+splits = 2
 """
 SECRET = "a-secret-of-forty-characters"
 

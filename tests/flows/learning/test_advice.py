@@ -89,7 +89,7 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
 
 
 def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(tried=2, documents=30, runs=50, quota=0.2, levers=("advantage",))
+    limits = Limits(tried=2, documents=30, runs=30, quota=0.2, levers=("advantage",))
     tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert sum(one["leak"] is not None for one in out["tried"]) == 2

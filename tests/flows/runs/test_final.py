@@ -31,7 +31,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
 
 
 def test_three_parties_learn_the_exact_result_and_nothing_of_the_rounds(three: Organisations) -> None:
-    protocol = three.protocol(FINAL.format(rounds=30))
+    protocol = three.protocol(FINAL.format(rounds=12))
     ends = three.run(protocol)
     assert all(isinstance(end, dict) for end in ends.values()), ends
     found = results(protocol, three.names)

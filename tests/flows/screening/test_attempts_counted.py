@@ -40,9 +40,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_third_clearance_says_three_attempts_and_verify_states_it(folder: Path, ksdp: Callable) -> None:
+def test_a_second_clearance_says_that_it_is_one_and_verify_states_it(folder: Path, ksdp: Callable) -> None:
     said = []
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         spec, clearance = folder / f"seed-{seed}.toml", folder / f"clearance-{seed}.json"
         spec.write_text(SPEC.format(seed=seed))
         signed = ("--key", folder / "ana.key", "--who", "Ana", "--clearance", clearance)
@@ -52,6 +52,6 @@ def test_the_third_clearance_says_three_attempts_and_verify_states_it(folder: Pa
         said.append(json.dumps(checked))
     # An audit and the audits of its list are two attempts.
     asked = [int(re.search(r"was asked (\d+) times of|was asked (once) of", one)[1] or 1) for one in said]
-    assert asked[0] < asked[1] < asked[2]
-    (seeds,) = map(int, re.findall(r"(\d+) seeds", said[2]))
-    assert seeds >= 3
+    assert asked[0] < asked[1]
+    (seeds,) = map(int, re.findall(r"(\d+) seeds", said[1]))
+    assert seeds >= 2

@@ -47,8 +47,8 @@ def test_where_nothing_can_be_signed_the_exit_code_says_so(
 ) -> None:
     make_identity(tmp_path, "ana")
     common = [
-        "clear", spec(), "--clearance", tmp_path / "c.json", "--key", tmp_path / "ana.key", "--who", "Ana",
-        "--store", tmp_path / "store",
+        "clear", spec(families=["geometry"], with_runs=10), "--clearance", tmp_path / "c.json",
+        "--key", tmp_path / "ana.key", "--who", "Ana", "--store", tmp_path / "store",
     ]  # fmt: skip
     assert "nothing to sign" in ksdp(*common, check=2).err
     assert not (tmp_path / "c.json").exists()

@@ -24,7 +24,7 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store
 
-DOCUMENTS = 190
+DOCUMENTS = 60
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from ksdp.audit.errors import ClearanceError, DamagedFile, InputError
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.flows.audits.place import HERE
+from ksdp.flows.audits.run import run_audit
 from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear, clear, verify
 from ksdp.flows.upkeep import damage
 from ksdp.storage.audits.history import find_audit, signable_audits
@@ -159,8 +160,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -
     assert find_audit(store, "latest") == last
 
     # The same call reads every round; from any of them the same list is signed.
-    rounds = (clear(base / "store", audit, signing(base), place=HERE).to_json() for audit in (second, last))
-    for again in (cleared(base, asked), *rounds):
+    for again in (cleared(base, asked), clear(base / "store", second, signing(base), place=HERE).to_json()):
         assert [about["audit"] for about in again["rounds"]] == [first, second, last]
         assert all(about["cached_runs"] == about["runs"] for about in again["rounds"][1:])
         assert read_clearance(path).documents == signed.documents
@@ -225,7 +225,7 @@ def test_what_is_all_clear_is_signed_as_it_is(base: Path) -> None:
 @pytest.mark.parametrize("others", ["honest", "coalition"])
 def test_other_parties_documents_stand_in_the_audit_of_the_list(base: Path, others: str) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.vstack([layers(), layers()[:, :]])))
-    asked = spec("Masking", party_size=0.1) | {"parties": {others: 40}, "decision": {"margin": 0.6}}
+    asked = spec("Masking", party_size=0.1, with_runs=30) | {"parties": {others: 40}, "decision": {"margin": 0.6}}
     found = cleared(base, asked)
     first, *rounds = found["rounds"]
     assert first["among"] == 200
@@ -239,9 +239,9 @@ def test_other_parties_documents_stand_in_the_audit_of_the_list(base: Path, othe
 def test_a_verdict_that_does_not_follow_from_its_p_is_not_signed(base: Path) -> None:
     """A sensitive row is rewritten as clear, with new checksums: the p-values give it away."""
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
-    found = cleared(base, spec("Masking"))
+    found = run_audit(parse_spec(spec("Masking")), base, base / "store", HERE)
     store = Store.open(base / "store", create=False)
-    folder = store.audit(found["rounds"][0]["audit"])
+    folder = store.audit(found.audit)
     rows = read_verdicts(folder)
     place = rows["document"].to_pylist().index(verdict_ids(rows, [Verdict.SENSITIVE])[0])
     words = rows["verdict"].to_pylist()

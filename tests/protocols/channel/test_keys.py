@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.randomness import os_random
 from ksdp.protocols.channel.keys import (
     VERSION,
     AgreementKey,
@@ -107,7 +106,3 @@ def test_participants_are_checked() -> None:
         Participant(" ", ada.identity)
     with pytest.raises(InputError, match="UTF-8"):
         Participant("\ud800", ada.identity)
-
-
-def test_secrets_come_from_the_system() -> None:
-    assert len({os_random(32) for _ in range(50)}) == 50

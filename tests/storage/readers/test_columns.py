@@ -319,11 +319,6 @@ def test_a_header_may_be_longer_than_any_name(text_file, separator):
     assert (list(read.names), read.separator) == (names, separator)
 
 
-def test_thousands_are_refused_with_row_and_column(text_file):
-    read = text_file("a.csv", "a;b\n1,5;2\n1.234,5;3\n")
-    assert message(read.numbers, "a") == "a.csv, row 1, column `a`: is not a number."
-
-
 def test_other_extensions_are_refused(write):
     assert "columns are read from .parquet" in refused(write("a.ods", ""))
 
@@ -340,13 +335,6 @@ def test_damaged_parquet_is_refused_wherever_it_is_cut(tmp_path):
         assert refused(path) == "a.parquet: is damaged, cut short or not Parquet."
     path.write_bytes(whole[:30] + bytes([whole[30] ^ 255]) + whole[31:])
     assert "damaged" in refused(path)
-
-
-def test_parquet_categories_are_their_values(tmp_path):
-    table = pa.table({"party": pa.array(["x", "y", "x"]).dictionary_encode()})
-    pq.write_table(table, tmp_path / "a.parquet")
-    source = open_columns(tmp_path / "a.parquet", "utf-8")
-    assert source.read("party").to_pylist() == ["x", "y", "x"]
 
 
 # CSV

@@ -8,19 +8,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.storage.readers.files import Refused, contents, decoded, extension, read_toml
-
-
-def test_a_refusal_names_the_file_and_not_its_folder():
-    assert str(Refused(Path("/home/somebody/mail.csv"), "is empty.")) == "mail.csv: is empty."
-    assert str(Refused(Path("/home/m.csv"), "x.", row=2, column="a")) == "m.csv, row 2, column `a`: x."
-
-
-@pytest.mark.parametrize(
-    ("name", "suffix"), [("a.csv", ".csv"), ("a.MTX.GZ", ".mtx"), ("a", ""), ("a.b.npz", ".npz")]
-)
-def test_extension(name, suffix):
-    assert extension(Path(name)) == suffix
+from ksdp.storage.readers.files import contents, decoded, read_toml
 
 
 def test_contents_are_decompressed(tmp_path):
@@ -63,17 +51,6 @@ def test_wrong_encoding_names_byte_line_and_encoding():
 def test_unknown_encoding(encoding):
     with pytest.raises(SpecError, match=r"`corpus.encoding` must be"):
         decoded(Path("a.csv"), b"a", encoding)
-
-
-@pytest.mark.parametrize(("data", "encoding"), [(b"\xef\xbb\xbfid", "utf-8"), (b"\xff\xfei\0d\0", "utf-16")])
-def test_a_byte_order_mark_is_no_text(data, encoding):
-    assert decoded(Path("a"), data, encoding) == "id"
-
-
-def test_tables_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text("seed = 7\n[corpus]\npath = 'x'\n")
-    assert read_toml(path) == {"seed": 7, "corpus": {"path": "x"}}
 
 
 @pytest.mark.parametrize(("what", "said"), [("", ""), ("the spec", "the spec ")])

@@ -91,30 +91,6 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
                 read(path)
 
 
-READS = """
-import sys
-from pathlib import Path
-from ksdp.storage.readers.files import contents
-print(len(contents(Path(sys.argv[1]))))
-"""
-
-
-def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
-    """In an address space of half of what a file may have."""
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"x" * 50)
-    command = f'ulimit -v {4 * 2**20} && exec "$@"'
-    done = subprocess.run(
-        ["bash", "-c", command, "-", sys.executable, "-c", READS, str(path)],
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout == "50\n", done.stderr
-
-
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])
 def test_a_pattern_that_never_ends_is_stopped(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ksdp.storage.readers.text._SECONDS", 1.0)
@@ -244,10 +220,3 @@ def test_recorded_tables_are_regular_and_bounded(tmp_path: Path, monkeypatch: py
     (tmp_path / "b.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match="b.parquet"):
         read_observables(tmp_path / "b.parquet")
-
-
-def test_what_unpacks_to_many_times_its_size_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt.gz"
-    path.write_bytes(gzip.compress(b"word\n" * 5 * 2**20, 1))
-    with pytest.raises(CorpusError, match="has more than 20000000 bytes, decompressed"):
-        contents(path)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.factorisation.lanczos import (
@@ -211,14 +210,6 @@ def test_high_rank_of_a_matrix_too_large_to_be_dense() -> None:
     expected = np.sqrt(np.linalg.eigvalsh(centre @ gram @ centre)[::-1][:25])
     np.testing.assert_allclose(found.values, expected, rtol=1e-10)
     np.testing.assert_allclose(found.rows @ found.rows.T, np.eye(25), atol=1e-10)
-
-
-def test_agrees_with_svds() -> None:
-    matrix = canonical(sp.random_array((400, 3000), density=0.01, rng=np.random.default_rng(4)))
-    found = singular_rows(matrix, 7, np.ones(3000))
-    _, values, rows = svds(matrix, k=7, v0=np.ones(400))
-    np.testing.assert_allclose(found.values, values[::-1], rtol=1e-10)
-    assert np.linalg.norm(rows - (rows @ found.rows.T) @ found.rows, 2) < 1e-8
 
 
 def test_the_start_decides_nothing() -> None:

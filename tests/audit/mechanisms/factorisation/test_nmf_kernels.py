@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.optimize import minimize
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex, simplex_threshold
@@ -26,36 +25,6 @@ def by_sorting(v):
 @unhurried
 def test_agrees_with_sorting(v):
     np.testing.assert_allclose(project_simplex(v), by_sorting(v), atol=1e-12)
-
-
-@given(vectors)
-@unhurried
-def test_is_a_point_of_the_simplex_and_stays_there(v):
-    x = project_simplex(v)
-    assert (x >= 0).all()
-    assert x.sum() == pytest.approx(1, abs=1e-12)
-    np.testing.assert_allclose(project_simplex(x), x, atol=1e-12)
-
-
-@given(vectors, st.floats(-1000, 1000))
-@unhurried
-def test_a_shift_of_all_entries_changes_nothing(v, shift):
-    np.testing.assert_allclose(project_simplex(v + shift), project_simplex(v), atol=1e-10)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_agrees_with_a_quadratic_program(seed):
-    v = np.random.default_rng(seed).normal(size=4)
-    found = minimize(
-        lambda x: 0.5 * ((x - v) ** 2).sum(),
-        np.full(4, 0.25),
-        jac=lambda x: x - v,
-        bounds=[(0, None)] * 4,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - 1},
-        method="SLSQP",
-        options={"ftol": 1e-14},
-    )
-    np.testing.assert_allclose(project_simplex(v), found.x, atol=1e-6)
 
 
 def test_rows_are_projected_one_by_one_and_the_input_is_kept():

@@ -156,16 +156,6 @@ def test_objective_never_goes_up_without_the_projection(seed, k, which):
         before = now
 
 
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=15, deadline=None)
-def test_order_of_the_rows_does_not_matter(seed):
-    X, T0 = synthetic(30, 40, seed), start_of(3, 40)
-    order = np.random.default_rng(seed).permutation(30)
-    one, other = (pd_nmf_iter([Y], T0, sweeps=10, tolerance=0) for Y in (X, sp.csr_array(X[order])))
-    np.testing.assert_allclose(one.T, other.T, atol=1e-9)
-    np.testing.assert_allclose(one.W[order], other.W, rtol=1e-7, atol=1e-7)
-
-
 @pytest.mark.parametrize("penalties", [*PENALTIES, {"gamma": 1e3}, {"alpha": 1e3}], ids=str)
 def test_empty_topics_and_empty_data_never_give_nan(penalties):
     T0 = start_of(4, 30)

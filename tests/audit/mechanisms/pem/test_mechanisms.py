@@ -118,7 +118,7 @@ def test_an_audit_finds_more_where_epsilon_is_larger(name: str, parameters: dict
             "seed": 1,
             "corpus": {"path": "x", "weighting": "counts", "rows": "none"},
             "mechanism": {"name": f"ksdp.audit.mechanisms.pem.mechanisms:{name}", "epsilon": epsilon} | parameters,
-            "design": {"party_size": 20, "with_runs": 40},
+            "design": {"party_size": 20, "with_runs": 25},
             "statistics": {"families": []},
         }
         plan = make_plan(parse_spec(spec), corpus)

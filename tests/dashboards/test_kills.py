@@ -1,22 +1,18 @@
-"""A killed dashboard loses no decision that it has confirmed; one that is asked for long keeps no memory."""
+"""A killed dashboard loses no decision that it has confirmed."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import http.client
-import itertools
 import multiprocessing
 import os
 import signal
 import socket
-import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
-import psutil
 import pytest
 import uvicorn
 
@@ -28,7 +24,7 @@ from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.store import Store
 
 from ..deadly import Points
-from .test_app import PAGES, client, decision
+from .test_app import decision
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -90,43 +86,3 @@ def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_stor
     print(f"{killed} kills, {len(confirmed)} decisions confirmed, 0 lost")
     assert killed == kills
     assert len(confirmed) >= kills / 2
-
-
-ROUNDS, WINDOWS = 4, 3
-
-
-@pytest.mark.validity
-def test_pages_that_are_asked_for_again_and_again_keep_no_memory(history_store: Store) -> None:
-    """Growth from window to window, in the median: what grows once, as a table of Python's does, is no leak."""
-    visitor, process = client(history_store), psutil.Process()
-    never = itertools.count()
-
-    def round_of_pages(times: int) -> None:
-        for _ in range(times):
-            for address in PAGES:
-                assert visitor.get(address).status_code == 200
-            new = next(never)
-            visitor.get(f"/audits?search=never-asked-before-{new}")
-            assert visitor.get(f"/audits/none-{new}").status_code == 404
-        gc.collect()
-
-    round_of_pages(4)  # caches fill
-    traced, resident = [], []
-
-    def look() -> None:
-        traced.append(tracemalloc.get_traced_memory()[0])
-        resident.append(process.memory_info().rss)
-
-    tracemalloc.start()
-    try:
-        round_of_pages(2)
-        look()
-        for _ in range(WINDOWS):
-            round_of_pages(ROUNDS)
-            look()
-    finally:
-        tracemalloc.stop()
-    pages = ROUNDS * (len(PAGES) + 2)
-    print(f"{pages} pages a window; grown by {np.diff(traced)}, resident {np.diff(resident)} bytes")
-    assert np.median(np.diff(traced)) < 1_000 * pages
-    assert np.median(np.diff(resident)) < 50_000 * pages  # what DuckDB and Arrow take is in no trace
