@@ -70,6 +70,9 @@ _WHOLE = {
     "fedpower-utility": ("rank", "iterations", "period", "start_seed"),
     "dpdispca": ("rank", "intermediate"),
     "null": ("rank",),
+    "pem-kmeans": ("clusters", "iterations", "servers", "colluding", "start_seed", "fraction_bits"),
+    "pem-logistic": ("iterations", "label"),
+    "pem-apriori": ("longest",),
 }
 
 

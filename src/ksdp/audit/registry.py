@@ -189,18 +189,14 @@ def _by_path(path: str, what: str) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _points_of(group: str, path: tuple[str, ...]) -> EntryPoints:
-    return entry_points(group=group)
-
-
-def _points(group: str) -> EntryPoints:
+def _on_path(group: str, path: tuple[str, ...]) -> EntryPoints:
     """Looked up once for each search path: it means reading the metadata of every package."""
-    return _points_of(group, tuple(sys.path))
+    return entry_points(group=group)
 
 
 def mechanism_names() -> list[str]:
     """Names of the installed mechanisms, sorted."""
-    return sorted(_points("ksdp.mechanisms").names)
+    return sorted(_on_path("ksdp.mechanisms", (*sys.path,)).names)
 
 
 def installed_parameters(name: str) -> list[str]:
@@ -209,7 +205,7 @@ def installed_parameters(name: str) -> list[str]:
 
 
 def _installed_thing(name: str) -> Any:
-    entries = _points("ksdp.mechanisms").select(name=name)
+    entries = _on_path("ksdp.mechanisms", (*sys.path,)).select(name=name)
     if not entries and "#" in name:
         raise SpecError(
             f"{name!r} is code or tables that somebody gave to a call of `ksdp` in Python: only such a call can "
@@ -309,7 +305,7 @@ def described_mechanisms() -> list[dict[str, Any]]:
     A foreign mechanism that cannot be made without parameters is listed with none.
     """
     described = []
-    for point in sorted(_points("ksdp.mechanisms"), key=lambda p: p.name):
+    for point in sorted(_on_path("ksdp.mechanisms", (*sys.path,)), key=lambda p: p.name):
         loaded = point.load()
         try:
             mechanism = loaded() if isinstance(loaded, type) else loaded
@@ -342,7 +338,7 @@ def _plain(value: Any) -> Any:
 def statistics() -> dict[str, Statistic]:
     """Every installed statistic by its name."""
     known: dict[str, Statistic] = {}
-    for point in sorted(_points("ksdp.statistics"), key=lambda p: p.name):
+    for point in sorted(_on_path("ksdp.statistics", (*sys.path,)), key=lambda p: p.name):
         loaded = point.load()
         for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
             known[statistic.name] = statistic

@@ -306,7 +306,7 @@ def _luminance(colour: str) -> float:
 
 
 def test_colours_contrast_in_both_schemes() -> None:
-    css = (DASHBOARDS / "static" / "app.css").read_text(encoding="utf-8")
+    css = (Path(__file__).resolve().parents[3] / "dashboards" / "static" / "app.css").read_text(encoding="utf-8")
     blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     schemes = [dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in blocks]
     assert len(schemes) == 3  # light, dark, print

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
@@ -122,13 +121,6 @@ def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
     assert "ada agreed to something else: `budget.epsilon` is 50.0 here and 90.0 there" in str(ends["hub"])
 
 
-def test_many_clients_of_one_host(tmp_path: Path) -> None:
-    hosts = Hosts(tmp_path, budget=CERTAIN, servers=("sue", "tom", "una")).write(rows=300)
-    ends = hosts.play(ada=hosts.held("ada", clients=200), bob=hosts.held("bob", clients=1 + 100))
-    assert ends["hub"]["clients"] == 301
-    assert ends["hub"]["records"] == [600] * 3
-
-
 def test_the_ledger_counts_an_attempt_that_is_lost_and_no_attempt_before_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,17 +154,6 @@ def test_functions_of_ones_own_must_be_the_same_at_all(tmp_path: Path) -> None:
         load_functions("os.system", tmp_path)
     with pytest.raises(SpecError, match="must have"):
         load_functions("json:dumps", tmp_path)
-
-
-def test_a_label_of_a_hosts_matrix_must_be_a_bit(tmp_path: Path) -> None:
-    logistic = 'name = "logistic"\niterations = 2\nbound = 2.0\nlabel = -1'
-    hosts = Hosts(tmp_path, algorithm=logistic).write()
-    file = tmp_path / "ada.toml"
-    lines = file.read_text().replace("edges = { size = [20, 60] }", "features = 3").splitlines(keepends=True)
-    file.write_text("".join(line for line in lines if not line.startswith("categories")))
-    sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix([[1, 0, 1], [1, 0, 2]]))
-    with pytest.raises(InputError, match="counts.npz, row 2, column `3`: is not 0 or 1, and it is the label"):
-        hold_records(hosts.read("ada"), tmp_path / "counts.npz", None, None)
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

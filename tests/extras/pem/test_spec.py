@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.registry import make_mechanism
 from ksdp.audit.specs.models import validated
 from ksdp.extras.pem.local import read_pem_spec
 from ksdp.extras.pem.spec import PemProtocol, PemSpec
@@ -111,26 +110,6 @@ def test_so_is_every_one_of_a_protocol_file() -> None:
 def test_what_is_no_number_buys_no_privacy(key: str, value: object) -> None:
     with pytest.raises(SpecError, match=rf"`budget.{key}`"):
         validated(PemProtocol, planted(tables("own"), ("budget", key), value), "protocol file")
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("pem-kmeans", "clusters"),
-        ("pem-kmeans", "iterations"),
-        ("pem-kmeans", "servers"),
-        ("pem-kmeans", "colluding"),
-        ("pem-kmeans", "start_seed"),
-        ("pem-kmeans", "fraction_bits"),
-        ("pem-logistic", "iterations"),
-        ("pem-logistic", "label"),
-        ("pem-apriori", "longest"),
-    ],
-)
-def test_mechanisms_say_it_in_the_same_words(name: str, key: str) -> None:
-    for value in NONE:
-        with pytest.raises(SpecError, match=rf"^`{key}` must be a whole number of at least .*; got "):
-            make_mechanism(name, {key: value})
 
 
 @pytest.mark.parametrize("name", ["adult", "nursery"])

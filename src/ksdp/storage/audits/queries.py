@@ -171,14 +171,7 @@ class Findings:
 
     def held(self, documents: Sequence[str]) -> set[str]:
         """Those of some documents that the audit has."""
-        if not documents:
-            return set()
-        rows = self._run(
-            "select document from read_parquet($verdicts) "
-            "where document in (select unnest(cast($some as varchar[])))",
-            some=list(documents),
-        )
-        return {document for (document,) in rows}
+        return set(self.documents(documents)) if documents else set()
 
     def tests(self, row: Row) -> tuple[StatisticTestRow, ...]:
         """A document's tests, the strongest evidence first.

@@ -56,17 +56,6 @@ def test_without_noise_it_is_the_leading_subspace(mechanism: FedPower) -> None:
     assert subspace_sine(V, leading(data, 2)) < 1e-9
 
 
-def test_with_one_device_periods_change_nothing() -> None:
-    data = devices(n=1)
-    found = [
-        FedPower(rank=2, iterations=8, period=p, noise=0.0, central_noise=0.0).run(data, np.random.default_rng(0))[
-            "V"
-        ]
-        for p in (1, 4)
-    ]
-    assert subspace_sine(*found) < 1e-10
-
-
 def test_local_iterations_between_unlike_devices_cost_accuracy() -> None:
     """What FedPower's periods trade: fewer announcements, a biased limit."""
     data = devices(rows=8)
@@ -163,13 +152,6 @@ def test_the_calibrated_noise_has_the_claimed_epsilon(period: int, sizes: tuple[
     assert account(ledger, 1e-5).exact == pytest.approx(0.8, rel=1e-3)
 
 
-def test_local_iterations_cost_budget_that_the_paper_does_not_count() -> None:
-    """Of 100 devices with distributed noise, one device's share of it hides ten times less."""
-    sizes = [50] * 100
-    loud, every = (PrivateFedPower(rank=2, iterations=8, period=p, noise=0.3) for p in (4, 1))
-    assert loud.accounting(sizes, 9).exact > 5 * every.accounting(sizes, 9).exact
-
-
 def test_the_printed_theorems() -> None:
     assert theorem_1(10, 0.05, 0.2) == pytest.approx(2 * math.sqrt(10) * 0.01)
     # The paper says 30.6.
@@ -195,24 +177,6 @@ def test_the_sensitivity_of_theorem_1_holds_for_an_entry_and_not_for_a_record() 
     record = bounded_moments(sp.csr_array(other), m).toarray()
     worst = np.clip(orthonormalise(np.linalg.svd(M - record)[2][:2], Z), -z, z)
     assert np.linalg.norm((M - record) @ worst.T) > 2 * theorem_1(2, m, z)
-
-
-def test_error_orders_of_one_noisy_round() -> None:
-    """Figure 3's order, where noise and nothing else tells: 1 is worst, 3 with all noises next, one noise best."""
-    data = devices(n=16, rows=200)
-    truth = leading(data, 2)
-
-    def error(mechanism: FedPower | UtilityFedPower | PrivateFedPower) -> float:
-        return float(
-            np.median(
-                [subspace_sine(mechanism.run(data, np.random.default_rng(s))["V"], truth) for s in range(15)]
-            )
-        )
-
-    printed = error(FedPower(rank=2, iterations=12, period=4, noise=0.1, central_noise=0.1))
-    private = error(PrivateFedPower(rank=2, iterations=12, period=4, noise=0.1, distributed=False, row_bound=99.0))
-    utility = error(UtilityFedPower(rank=2, iterations=12, period=4, noise=0.1))
-    assert printed > private > utility
 
 
 @pytest.mark.parametrize(

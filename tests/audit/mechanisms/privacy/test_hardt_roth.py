@@ -32,24 +32,6 @@ def test_with_a_large_budget_it_is_the_leading_subspace_of_the_clipped_rows() ->
     assert subspace_sine(V, true) < 2e-3
 
 
-def test_error_falls_with_epsilon() -> None:
-    data = database()
-    X = np.vstack([part.toarray() for part in data.parties])
-    true = np.linalg.svd(X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1), full_matrices=False)[2][:2]
-    errors = [
-        np.median(
-            [
-                subspace_sine(
-                    HardtRoth(rank=2, iterations=4, epsilon=e).run(data, np.random.default_rng(s))["V"], true
-                )
-                for s in range(9)
-            ]
-        )
-        for e in (0.1, 1.0, 10.0)
-    ]
-    assert errors[0] > errors[1] > errors[2]
-
-
 @of_any_neighbours
 def test_no_record_changes_a_release_by_more_than_the_sensitivity(seed: int, adjacency: str) -> None:
     """Rows longer than the bound, too; Z arbitrary with orthonormal columns."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -247,32 +246,3 @@ def test_the_printed_calibration_says_where_it_holds() -> None:
 def test_bad_parameters_are_refused(parameters: dict[str, object]) -> None:
     with pytest.raises(SpecError):
         DPdisPCA(**parameters)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def digits(data_folder: Path) -> np.ndarray:
-    """MNIST at half its resolution, so that the test is quick: 196 features, rows of norm at most 1."""
-    images = np.load(data_folder / "mnist" / "mnist.npz")["train_images"][:20_000]
-    small = images.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4), dtype=np.float32).reshape(-1, 196)
-    return np.asarray(small / np.linalg.norm(small, axis=1).max(), dtype=float)
-
-
-def energy(digits: np.ndarray, epsilon: float, size: int, n_sites: int = 5) -> tuple[float, float]:
-    """Share of the pooled energy that DPdisPCA captures, and that one site captures with the same noise."""
-    rows = digits[: size * n_sites]
-    moments = rows.T @ rows / len(rows)
-    best = float(np.linalg.eigvalsh(moments)[-10:].sum())
-    parts = tuple(sp.csr_array(rows[i * size : (i + 1) * size]) for i in range(n_sites))
-    mechanism = DPdisPCA(rank=10, intermediate=40, epsilon=epsilon)
-    together = mechanism.run(Database(parts), np.random.default_rng(1))["V"]
-    alone = mechanism.run(Database(parts[:1]), np.random.default_rng(1))["V"]
-    return captured_energy(together, moments) / best, captured_energy(alone, moments) / best
-
-
-def test_on_mnist_energy_rises_with_epsilon_and_size_and_beats_one_site(digits: np.ndarray) -> None:
-    by_epsilon = [energy(digits, epsilon, 2000) for epsilon in (0.5, 2.0, 8.0)]
-    by_size = [energy(digits, 2.0, size) for size in (500, 1500, 4000)]
-    for found in (by_epsilon, by_size):
-        together = [pair[0] for pair in found]
-        assert together[0] < together[1] < together[2] <= 1 + 1e-9
-        assert all(both > alone for both, alone in found)
