@@ -136,8 +136,8 @@ def test_show_lists_documents_and_knows_those_left_out(audited: tuple[Path, str]
     assert shown.stdout.startswith("30 documents: ")  # the summary goes down a pipe too
     assert "report  " in shown.stdout
     assert shown.stderr == ""
-    with pytest.raises(StoreError, match="'4' is left out: empty"):
-        run("show", audit, "4", "--store", store)
+    with pytest.raises(StoreError, match="'5' is left out: empty"):
+        run("show", audit, "5", "--store", store)
 
 
 def test_no_spreadsheet_runs_an_exported_id(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_sql_sees_every_run(audited: tuple[Path, str]) -> None:
     store, audit = audited
     query = "select document, count(*) as runs, sum(held::int) as held from runs group by 1 order by 1 limit 1"
     (row,) = json.loads(run("sql", audit, query, "--store", store, "--json"))
-    found = ksdp.load(store, audit).document("0")
+    found = ksdp.load(store, audit).document("1")
     assert row["runs"] == (found.tests[0].n_with + found.tests[0].n_without) * len(found.tests)
     assert row["held"] == found.tests[0].n_with * len(found.tests)
     nothing = "select 'nan'::double as a, 'inf'::double as b"

@@ -43,7 +43,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 def two_audits(folder: Path) -> None:
     store = folder / "store"
     made = audits(store)
-    decide(store, made[1], [str(row) for row in range(20)], "accept", "small", "Ana", NOW)
+    decide(store, made[1], [str(row) for row in range(1, 21)], "accept", "small", "Ana", NOW)
     (folder / "audits").write_text(" ".join(made))
 
 

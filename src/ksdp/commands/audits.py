@@ -49,17 +49,19 @@ def audit(
     ],
     documents: Annotated[
         list[str] | None,
-        typer.Argument(help="With AUDIT: ids that get more runs. Default: those with the decision more-runs."),
+        typer.Argument(help="With AUDIT: documents that need more runs. Default: those decided as more-runs."),
     ] = None,
     with_runs: Annotated[
         int | None,
-        typer.Option("--with-runs", min=2, help="With AUDIT: runs in the smaller arm. Default: as forecast."),
+        typer.Option(
+            "--with-runs", min=2, help="With AUDIT: number of runs in the smaller arm. Default: the forecast."
+        ),
     ] = None,
     held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     performance_report: Annotated[
-        Path | None, typer.Option("--performance-report", help="Write Dask's performance report there, as HTML.")
+        Path | None, typer.Option("--performance-report", help="HTML file for Dask's performance report.")
     ] = None,
     pipeline: PipelineOptions,
     appetite: AppetiteOption = None,
@@ -125,15 +127,17 @@ def plan(
     appetite: AppetiteOption = None,
     party: Annotated[
         list[str] | None,
-        typer.Option("--party", help="NAME@HOST:PORT of each party, with NAME.pub: print their protocol file."),
+        typer.Option("--party", help="NAME@HOST:PORT of a party whose NAME.pub is here; print the protocol file."),
     ] = None,
     columns: Annotated[
         Path | None,
-        typer.Option("--columns", help="Write the columns' names there; print `[features]` of a protocol file."),
+        typer.Option(
+            "--columns", help="File for the column names; print the section `[features]` of a protocol file."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify.
+    """Forecast runs, CPU hours and bytes of an audit, and what it can find and certify.
 
     With the parties named, print the protocol file that a run of this spec among them needs.
     """
@@ -175,12 +179,14 @@ def _tell_features(spec: Spec, base: Path, party: list[str] | None, columns: Pat
 def evaluate_statistics(
     *,
     audit: AuditArgument,
-    statistics: Annotated[str, typer.Option("--statistics", help="Names, or module:object, comma-separated.")],
+    statistics: Annotated[
+        str, typer.Option("--statistics", help="Comma-separated statistics: names, or module:object.")
+    ],
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure new statistics on cached observables, without a run of the mechanism and without a verdict."""
+    """Measure new statistics on stored releases. The mechanism is not run, and there is no verdict."""
     from ksdp.flows.audits.run import run_test
     from ksdp.terminal import terminal
 
@@ -242,12 +248,14 @@ def demo(*, store: StoreOption = Path("ksdp-demo"), where: PlaceOptions, as_json
 def init(
     data: Annotated[
         str,
-        typer.Argument(help="The corpus, a path or URL: Parquet, CSV, JSON, xlsx, npy, npz, mtx, UCI docword."),
+        typer.Argument(help="Path or URL of the corpus: Parquet, CSV, JSON, xlsx, npy, npz, mtx, UCI docword."),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The spec to write. Default: the data file's name with .toml.")
+        Path | None, typer.Option("--out", help="Spec to write. Default: the name of the data file with .toml.")
     ] = None,
-    margin: Annotated[float, typer.Option("--margin", min=0.01, max=0.99, help="The advantage accepted.")] = 0.2,
+    margin: Annotated[
+        float, typer.Option("--margin", min=0.01, max=0.99, help="Largest advantage that is accepted.")
+    ] = 0.2,
 ) -> None:
     """Write a commented spec for a data file, with enough runs to certify the margin."""
     from ksdp.flows.audits.first_spec import first_spec, spec_beside
@@ -264,7 +272,7 @@ _REFUTED = 3
 
 
 def mechanisms(
-    names: Annotated[list[str] | None, typer.Argument(help="Names of mechanisms; all by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of mechanisms. Default: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List every mechanism, or those named, with its guarantee, parameters and source."""
@@ -294,21 +302,25 @@ def mechanisms(
 
 
 def claim(
-    spec: Annotated[Path, typer.Argument(help="A spec; its corpus is read for one run alone.")],
-    runs: Annotated[int, typer.Option(min=20, help="Runs in each arm.")] = 2000,
-    confidence: Annotated[float, typer.Option(help="That all bounds hold.")] = 0.95,
+    spec: Annotated[Path, typer.Argument(help="Spec, a TOML file; its corpus is read only with --one-run.")],
+    runs: Annotated[int, typer.Option(min=20, help="Number of runs in each arm.")] = 2000,
+    confidence: Annotated[float, typer.Option(help="Probability that all bounds hold.")] = 0.95,
     simulated: Annotated[
-        bool, typer.Option(help="Draw noise by the spec's own sampler: faster, but not what real parties draw.")
+        bool,
+        typer.Option(
+            help="Draw the noise with the sampler of the spec, which is faster than that of real parties."
+        ),
     ] = False,
     one_run: Annotated[
-        bool, typer.Option("--one-run", help="Guess who is in one run on the corpus; nothing is stored.")
+        bool,
+        typer.Option("--one-run", help="Guess the members of one run on the corpus instead; nothing is stored."),
     ] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted.
+    """Compare the epsilon that a mechanism claims with a lower bound from runs on its worst case.
 
-    The finding is stored, and shown by audits.
+    The exit code is 3 if the claim is refuted. The finding is stored, and audits show it.
     """
     parsed, base = read_spec(spec)
     from ksdp.flows.audits.claims import run_claim, run_once

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
-    """List the finished audits of a store, newest first. Exit 1: one cannot be read."""
+    """List the finished audits of a store, newest first. The exit code is 1 if one cannot be read."""
     from ksdp.storage.audits.history import newest_first, read_summary
     from ksdp.storage.audits.ledger import lost_audits
     from ksdp.storage.store import Store
@@ -87,17 +87,17 @@ def show(
     *,
     audit: AuditArgument,
     document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
-    worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="Number of documents to list.")] = 10,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure the document again where the store keeps no values.")
+        bool, typer.Option("--again", help="Measure the document again if the store keeps no values.")
     ] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write the report there, as HTML.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="HTML file to write the report to.")] = None,
     store: StoreOption = Path("ksdp-store"),
     pipeline: PipelineOptions,
     appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on` and `--appetite`."""
+    """Show the findings of an audit, or of one document. The exit code is 0 without --fail-on and --appetite."""
     from ksdp.storage.audits.history import read_summary
 
     opened, audit = opened_audit(store, audit)
@@ -256,7 +256,7 @@ def replay(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Compute one number again from the seed. Exit 1: it differs."""
+    """Compute one number again from the seed. The exit code is 1 if it differs."""
     from ksdp.flows.audits.replay import replay as run_replay
     from ksdp.terminal import terminal
 
@@ -276,19 +276,21 @@ def replay(
 
 def dossier(
     audit: AuditArgument,
-    key: Annotated[Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs.")] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Private key that signs the dossier (`ksdp keys`).")
+    ] = None,
     who: WhoOption = "",
     html: Annotated[
-        Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
+        Path | None, typer.Option("--html", help="HTML file to write. Default: a file beside the findings.")
     ] = None,
-    pdf: Annotated[Path | None, typer.Option("--pdf", help="Print it to this file, on A4.")] = None,
+    pdf: Annotated[Path | None, typer.Option("--pdf", help="PDF file to write, in A4.")] = None,
     spec: Annotated[
-        Path | None, typer.Option("--spec", help="Take `[declared]` from here; else as it was at the audit.")
+        Path | None, typer.Option("--spec", help="Spec whose `[declared]` replaces that of the audit.")
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Put what was measured, declared and decided into one page for a regulator or a board, or its PDF."""
+    """Write what was measured, declared and decided to one page, or PDF, for a regulator or a board."""
     from dataclasses import replace
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, signed_file, write_dossier

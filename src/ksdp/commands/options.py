@@ -36,35 +36,37 @@ _BEGAN = time.monotonic()
 
 SpecArgument = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
 AuditArgument = Annotated[
-    str, typer.Argument(help="Id of a finished audit (`ksdp list`), the id's beginning, or `latest`.")
+    str, typer.Argument(help="Id of a finished audit (`ksdp list`), the beginning of an id, or `latest`.")
 ]
 StoreOption = Annotated[
     Path, typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes, under Prefect and Dask.")
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes of Prefect and Dask.")
 ]
 HereOption = Annotated[
     int | None,
-    typer.Option("--here", min=1, help="Worker processes without Prefect and Dask; 1: in this process."),
+    typer.Option(
+        "--here", min=1, help="Number of worker processes, without Prefect and Dask; 1 uses this process."
+    ),
 ]
 DaskOption = Annotated[
     str | None,
-    typer.Option("--dask", help="Under Prefect and Dask: the number of workers, or a scheduler, tls://HOST:PORT."),
+    typer.Option("--dask", help="Use Prefect and Dask, with so many workers or the scheduler at tls://HOST:PORT."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 AppetiteOption = Annotated[
-    Path | None, typer.Option("--appetite", help="A risk appetite (TOML). Exit 0: it is met.")
+    Path | None, typer.Option("--appetite", help="Risk appetite, a TOML file. The exit code is 0 if it is met.")
 ]
-ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
-KeyOption = Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")]
+ClearanceOption = Annotated[Path, typer.Option("--clearance", help="File to write the signed clearance to.")]
+KeyOption = Annotated[Path, typer.Option("--key", help="Private key of the person who decides (`ksdp keys`).")]
 WhoOption = Annotated[
     str, typer.Option("--who", help="Name of the person who decides, for the log and the clearance.")
 ]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
 MetricsOption = Annotated[
     str | None,
-    typer.Option("--metrics", help="[HOST:]PORT where Prometheus finds metrics; port 0: any free port."),
+    typer.Option("--metrics", help="[HOST:]PORT on which to serve Prometheus metrics; port 0 is any free port."),
 ]
 
 
@@ -157,11 +159,13 @@ class PlaceOptions:
 class PipelineOptions:
     """Options of a command whose result a pipeline reads."""
 
-    junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML there.")] = None
-    sarif: Annotated[Path | None, typer.Option("--sarif", help="Write SARIF 2.1.0 there.")] = None
+    junit: Annotated[Path | None, typer.Option("--junit", help="JUnit XML file to write.")] = None
+    sarif: Annotated[Path | None, typer.Option("--sarif", help="SARIF 2.1.0 file to write.")] = None
     fail_on: Annotated[
         list[FailOn] | None,
-        typer.Option("--fail-on", help="Let the exit code speak of these alone; repeatable. A void audit fails."),
+        typer.Option(
+            "--fail-on", help="Verdict that the exit code reports; repeatable. A void audit always fails."
+        ),
     ] = None
 
     def write(self, summary: Summary, record: AppetiteRecord | None) -> None:

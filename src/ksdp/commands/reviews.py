@@ -162,16 +162,16 @@ def entry_line(entry: Entry) -> str:
 
 
 def log(
-    audit: Annotated[str | None, typer.Argument(help="Only entries of this audit.")] = None,
-    document: Annotated[str | None, typer.Argument(help="Only entries of this document.")] = None,
+    audit: Annotated[str | None, typer.Argument(help="Print only the entries of this audit.")] = None,
+    document: Annotated[str | None, typer.Argument(help="Print only the entries of this document.")] = None,
     known: Annotated[
         str | None,
-        typer.Option("--known", help="NUMBER:HASH that this command printed before: check that it is there."),
+        typer.Option("--known", help="NUMBER:HASH that this command printed earlier; fail if the log lacks it."),
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Print the review log, and the NUMBER:HASH of its newest entry. Exit 1: the log is damaged."""
+    """Print the review log and the NUMBER:HASH of its newest entry. The exit code is 1 if the log is damaged."""
     from ksdp.storage.audits.ledger import signed_audits
     from ksdp.storage.reviews.decisions import read_log
     from ksdp.storage.reviews.log import LogHead, check_chain
@@ -219,9 +219,11 @@ class ListeningOptions:
     """Options that say where the dashboard is served, and over TLS or not."""
 
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain, PEM.")] = None
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 8700
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain, a PEM file.")] = None
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="Private key of the certificate, a PEM file.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -229,14 +231,17 @@ class SignInOptions:
     """Options that say by what a reviewer is known."""
 
     reviewer_header: Annotated[
-        str | None, typer.Option("--reviewer-header", help="Header in which a proxy names who signed in (OIDC).")
+        str | None,
+        typer.Option(
+            "--reviewer-header", help="HTTP header in which a proxy names the user who signed in (OIDC)."
+        ),
     ] = None
     proxy: Annotated[
         list[str] | None,
-        typer.Option("--proxy", help="Address of that proxy. Whoever connects from there may name any reviewer."),
+        typer.Option("--proxy", help="Address of that proxy. A connection from there may name any reviewer."),
     ] = None
     tokens: Annotated[
-        Path | None, typer.Option("--tokens", help="File of `token name` lines, readable by its owner only.")
+        Path | None, typer.Option("--tokens", help="File of lines `token name`, readable by its owner only.")
     ] = None
 
 
@@ -252,13 +257,15 @@ def review(
     ] = None,
     resolver: Annotated[
         str | None,
-        typer.Option("--resolver", help="Program that reads an id on standard input and writes the text."),
+        typer.Option(
+            "--resolver", help="Program that reads an id on standard input and prints the document's text."
+        ),
     ] = None,
     start_runs: Annotated[
         bool,
         typer.Option(
             "--start-runs/--no-start-runs",
-            help="Continue the audit when more runs are decided and the store may be written.",
+            help="Continue an audit as soon as more runs are decided, if the store is writable.",
         ),
     ] = True,
 ) -> None:

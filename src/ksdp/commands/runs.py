@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from ksdp.flows.runs.protocol_files import Run
     from ksdp.protocols.network.mesh import Address
 
-MeOption = Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")]
-IdentityOption = Annotated[Path, typer.Option("--key", help="Its private key (`ksdp keys`).")]
+MeOption = Annotated[str, typer.Option("--me", help="Name of this party, or of the server, in the protocol file.")]
+IdentityOption = Annotated[Path, typer.Option("--key", help="Private key of this party (`ksdp keys`).")]
 CheckOption = Annotated[
     float | None,
-    typer.Option("--check", min=0, help="Seconds to wait for the others; say what stands in the way, and stop."),
+    typer.Option(
+        "--check", min=0, help="Only check what would stop a run, and wait so many seconds for the other parties."
+    ),
 ]
-ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
+ProtocolArgument = Annotated[Path, typer.Argument(help="Protocol file, the same at every party.")]
 UnclearedOption = Annotated[
-    bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
+    bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties learn of it.")
 ]
 OwnStoreOption = Annotated[
     Path | None,
@@ -47,13 +49,14 @@ class EnteringOptions:
     key: IdentityOption
     corpus: Annotated[
         Path | None,
-        typer.Option("--corpus", help="The audit's spec, or a count matrix (npz, mtx); none for a server."),
+        typer.Option("--corpus", help="Spec of the audit, or a count matrix (npz, mtx). A server has none."),
     ] = None
     clearance: Annotated[
-        Path | None, typer.Option("--clearance", help="The signed list of documents that may enter.")
+        Path | None, typer.Option("--clearance", help="Signed list of the documents that may enter.")
     ] = None
     signer: Annotated[
-        Path | None, typer.Option("--signer", help="Public key that signed the clearance; the party's by default.")
+        Path | None,
+        typer.Option("--signer", help="Public key that signed the clearance. Default: that of the party."),
     ] = None
     uncleared: UnclearedOption = False
     store: OwnStoreOption = None
@@ -66,14 +69,14 @@ def party(
     me: MeOption,
     entering: EnteringOptions,
     check: CheckOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the result and the transcript.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the result and the transcript.")] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
+        str | None, typer.Option("--listen", help="HOST:PORT to listen on, if the others use another address.")
     ] = None,
     metrics: MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
+    """Take part in a run: wait for the others, exchange what the protocol says, and write the result.
 
     `ksdp agree` comes before: it makes the file that all parties sign.
     """
@@ -93,23 +96,26 @@ def agree(
     me: MeOption,
     key: IdentityOption,
     join: Annotated[
-        str | None, typer.Option("--join", help="Write this party into the file, listening at HOST:PORT.")
+        str | None, typer.Option("--join", help="HOST:PORT where this party listens; add the party to the file.")
     ] = None,
     server: Annotated[
-        bool, typer.Option("--server", help="With --join: as the server, which has no documents.")
+        bool, typer.Option("--server", help="With --join: join as the server, which has no documents.")
     ] = False,
     invite: Annotated[
-        bool, typer.Option("--invite", help="Sign the file as the first, and show the fingerprint to be read out.")
+        bool, typer.Option("--invite", help="Sign the file first, and print its fingerprint, to be read out.")
     ] = False,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Show what the file says, ask for its fingerprint, and sign it.")
+        bool, typer.Option("--accept", help="Print the file, ask for its fingerprint, and sign it.")
     ] = False,
     fingerprint: Annotated[
-        str | None, typer.Option("--fingerprint", help="With --accept: as it was read to you by telephone.")
+        str | None,
+        typer.Option("--fingerprint", help="With --accept: the fingerprint that was read to you by telephone."),
     ] = None,
     copies: Annotated[
         list[Path] | None,
-        typer.Option("--copy", help="Take parties and signatures from another's copy of the file; repeatable."),
+        typer.Option(
+            "--copy", help="Another party's copy of the file, whose parties and signatures to add; repeatable."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -341,11 +347,11 @@ def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any
 
 
 def budget(
-    ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
-    delta: Annotated[float, typer.Option("--delta", help="The delta at which epsilon is stated.")] = 1e-5,
+    ledger: Annotated[Path, typer.Argument(help="Ledger of the party.")],
+    delta: Annotated[float, typer.Option("--delta", help="Delta for which epsilon is printed.")] = 1e-5,
     as_json: JsonOption = False,
 ) -> None:
-    """What all runs on a party's data have given away together: noise adds up, runs without it are counted."""
+    """Add up what all runs on the data of a party have given away: noise adds up, runs without it are counted."""
     from ksdp.flows.runs.budget import entries, spent, spent_words
     from ksdp.storage.runs.ledger import Ledger
 
@@ -389,9 +395,9 @@ def run(
             "--local", help="Folder with every node's files: start them all on this machine, to try the run out."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="With --local: folder of the parties' results.")] = Path(
-        "run"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", help="With --local: folder for the results of the parties.")
+    ] = Path("run"),
     uncleared: UnclearedOption = False,
     store: OwnStoreOption = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the parties.")] = 0.0,

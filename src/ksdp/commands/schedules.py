@@ -33,18 +33,27 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the schedule.")]
 class CalendarOptions:
     """Options that say when a schedule runs, and what it is called."""
 
-    cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week.")]
-    timezone: Annotated[str, typer.Option("--timezone", help="IANA name, such as Europe/Vienna.")] = "UTC"
-    name: Annotated[str | None, typer.Option("--name", help="Default: the spec's file name.")] = None
+    cron: Annotated[
+        str, typer.Option("--cron", help="Cron expression: minute, hour, day of month, month, day of week.")
+    ]
+    timezone: Annotated[
+        str, typer.Option("--timezone", help="Time zone by its IANA name, such as Europe/Vienna.")
+    ] = "UTC"
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the schedule. Default: the file name of the spec.")
+    ] = None
 
 
 @dataclass(frozen=True)
 class SpendingOptions:
     """Options that say how many documents a run audits, and at what level."""
 
-    full_every: Annotated[int, typer.Option("--full-every", help="Audit all documents every n-th time.")] = 0
+    full_every: Annotated[
+        int, typer.Option("--full-every", help="Audit all documents every n-th time; 0 is never.")
+    ] = 0
     budget: Annotated[
-        str, typer.Option("--budget", help="lord: fresh runs, discoveries earn level; spending: runs reused.")
+        str,
+        typer.Option("--budget", help="How the level is spent: lord (fresh runs) or spending (runs are reused)."),
     ] = "lord"
 
 
@@ -53,11 +62,11 @@ class AttemptOptions:
     """Options that say how often Prefect tries a run, and for how long."""
 
     retries: Annotated[
-        int, typer.Option("--retries", min=0, help="Further attempts after a failure, the first a minute later.")
+        int, typer.Option("--retries", min=0, help="Number of retries after a failure, the first a minute later.")
     ] = 2
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds an attempt may take.")] = (
-        None
-    )
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0.1, help="Most seconds that an attempt may take.")
+    ] = None
 
 
 @with_options
@@ -68,7 +77,7 @@ def schedule(
     spending: SpendingOptions,
     attempts: AttemptOptions,
     appetite: AppetiteOption = None,
-    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, where links lead.")] = None,
+    link: Annotated[str | None, typer.Option("--link", help="URL of the dashboard, for links.")] = None,
     workers: WorkersOption = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -109,11 +118,11 @@ def schedule(
 
 def run_schedule(
     name: NameArgument,
-    full: Annotated[bool, typer.Option("--full", help="Every document, changed or not.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Audit every document, changed or not.")] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Run a schedule now, here, and wait for it; exit code as of `audit`, of all documents as they stand."""
+    """Run a schedule here and now, and wait for it. The exit code is that of `audit`, for all its documents."""
     from ksdp.flows.schedules.serve import run_now
     from ksdp.terminal import terminal
 

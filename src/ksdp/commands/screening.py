@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def keys(
-    name: Annotated[str, typer.Argument(help="Whose identity it is.")],
-    folder: Annotated[Path, typer.Option("--folder", help="Where the two key files go.")] = Path(),
+    name: Annotated[str, typer.Argument(help="Name of the person or the party.")],
+    folder: Annotated[Path, typer.Option("--folder", help="Folder for the two key files.")] = Path(),
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase.")] = False,
 ) -> None:
     """Make an identity: an Ed25519 key that signs clearances and takes part in runs."""
@@ -54,14 +54,15 @@ def clear(
     ],
     signer: SignerOptions,
     leave_out_waiting: Annotated[
-        bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
+        bool, typer.Option("--leave-out-waiting", help="Leave out documents that wait for a second person.")
     ] = False,
     only: Annotated[
-        Path | None, typer.Option("--only", help="List exactly these documents: a file of ids, one a line.")
+        Path | None,
+        typer.Option("--only", help="File with the ids of exactly the documents to list, one per line."),
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option("--hours", min=0, help="With SPEC: wait so long until every sensitive document is decided."),
+        typer.Option("--hours", min=0, help="With SPEC: hours to wait until every sensitive document is decided."),
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
@@ -123,21 +124,20 @@ def _not_signed(out: ScreenSummary) -> int:
 
 
 def verify(
-    clearance: Annotated[
-        Path, typer.Argument(help="A clearance or signed dossier; or a store, or its review log.")
-    ],
-    key: Annotated[Path | None, typer.Option("--key", help="The public key it must be signed with.")] = None,
+    clearance: Annotated[Path, typer.Argument(help="Clearance or signed dossier; or a store, or its review log.")],
+    key: Annotated[Path | None, typer.Option("--key", help="Public key that must have signed it.")] = None,
     against: Annotated[
-        list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
+        list[Path] | None,
+        typer.Option("--against", help="Clearance that the review log must agree with; repeatable."),
     ] = None,
-    spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    spec: Annotated[Path | None, typer.Option("--spec", help="Spec that the clearance must be for.")] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option("--ledger", help="The party's ledger: also say what runs on its data have given away."),
+        typer.Option("--ledger", help="Ledger of the party: also print what its runs have given away."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a clearance: whole, signed, in force, for this corpus, mechanism and spec. Or a dossier; or a log."""
+    """Check that a clearance is whole, signed, in force and for this spec; or a dossier, a store, a log."""
     from ksdp.flows.screening.clear import verify as run_verify
     from ksdp.flows.screening.clear import verify_log
     from ksdp.storage.clearances import signed_kind

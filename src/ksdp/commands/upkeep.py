@@ -14,7 +14,7 @@ from ksdp.commands.options import JsonOption, StoreOption
 
 
 def check(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
-    """Read all of a store, and say what is damaged and what makes it whole. Exit 1: there is damage."""
+    """Read a whole store, and print what is damaged and what repairs it. The exit code is 1 if there is damage."""
     from ksdp.flows.upkeep import damage
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal

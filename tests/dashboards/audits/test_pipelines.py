@@ -176,7 +176,7 @@ def test_the_page_of_a_pipeline_is_added_to_and_names_nobody(folder: Path, tmp_p
 
 
 def test_one_document_is_no_pipeline(folder: Path) -> None:
-    with pytest.raises(InputError, match="of a whole audit"):
+    with pytest.raises(InputError, match="for a whole audit"):
         typed("show", "latest", "row-1", "--store", folder / "store", "--fail-on", "sensitive")
 
 

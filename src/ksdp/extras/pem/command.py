@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 class HostOptions:
     """Options of a command that takes part as one of several hosts."""
 
-    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this host.")] = None
+    me: Annotated[str | None, typer.Option("--me", help="Name of this host in a run between hosts.")] = None
     key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None
     listen: Annotated[
-        str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
+        str | None,
+        typer.Option("--listen", help="With --me: HOST:PORT to listen on, if the others use another address."),
     ] = None
 
 
@@ -32,25 +33,32 @@ class HostOptions:
 class RecordsOptions:
     """Options that say which records a host holds, and whose they are."""
 
-    data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None
+    data: Annotated[
+        Path | None, typer.Option("--data", help="With --me: file with the records of the clients.")
+    ] = None
     client: Annotated[
-        str | None, typer.Option("--client", help="Column of --data that says whose a record is.")
+        str | None, typer.Option("--client", help="Column of --data that names the client of each record.")
     ] = None
     clients: Annotated[
-        int | None, typer.Option("--clients", min=1, help="Or: deal records out to so many clients. Default: 1.")
+        int | None,
+        typer.Option(
+            "--clients",
+            min=1,
+            help="Number of clients to deal the records out to, if there is no such column. Default: 1.",
+        ),
     ] = None
 
 
 @with_options
 def pem(
     *,
-    spec: Annotated[Path, typer.Argument(help="The spec; with --me the protocol file. TOML.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the result; no earlier one in it.")] = Path(
-        "pem-result"
-    ),
+    spec: Annotated[Path, typer.Argument(help="Spec, or with --me the protocol file; TOML.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the result; it must not hold an earlier one.")
+    ] = Path("pem-result"),
     functions: Annotated[
         str | None,
-        typer.Option("--functions", help="Your own three functions, MODULE:OBJECT, of a file in this folder."),
+        typer.Option("--functions", help="Your own three functions as MODULE:OBJECT, from a file in this folder."),
     ] = None,
     host: HostOptions,
     records: RecordsOptions,
