@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from benchmarks import bounds, kernels, plain, signed, signed_lists
+from benchmarks import bounds, plain, signed, signed_lists
 
 from ksdp.audit.verdicts.laws import ks_tables
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -20,11 +19,6 @@ NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_finds_what_it_measures(name: str) -> None:
     importlib.import_module(f"benchmarks.{name}")
-
-
-def test_a_row_of_kernels_has_both_times_and_the_gain() -> None:
-    assert kernels.row("a", "7", 1.5, "b", 3.0) == "| `a` | 7 | 1.50 | b | 3.00 | 2.0 |"
-    assert len(kernels.HEAD) == 6
 
 
 def test_a_bound_is_kept_where_now_is_small_enough_or_then_was_large_enough() -> None:
@@ -42,12 +36,6 @@ def test_a_bound_is_kept_where_now_is_small_enough_or_then_was_large_enough() ->
         "| clock s |  | 9.96 |  | at most 15 | yes |",
         "| clock s | 120 | 80 | 1.50 |  |  |",
     ]
-
-
-def test_a_small_corpus_has_the_most_frequent_terms_and_no_empty_document() -> None:
-    counts = sp.csr_array(np.array([[1, 0, 2, 0], [0, 3, 0, 0], [4, 0, 1, 0], [0, 0, 5, 1]]))
-    small = bounds.small_corpus(counts, 3, 2)
-    assert small.toarray().tolist() == [[1, 2], [4, 1], [0, 5]]
 
 
 def test_documents_with_arms_of_one_size_are_tested_together_and_stay_in_their_places() -> None:

@@ -46,17 +46,6 @@ def test_ssh_arguments_are_those_of_its_class() -> None:
         assert set(cluster.arguments[options]) <= known
 
 
-def test_manifests_are_in_one_namespace_and_of_known_kinds() -> None:
-    kinds = {(one["apiVersion"], one["kind"]) for one in MANIFESTS}
-    assert kinds == {
-        ("v1", "Service"),
-        ("v1", "ConfigMap"),
-        ("apps/v1", "Deployment"),
-        ("networking.k8s.io/v1", "NetworkPolicy"),
-    }
-    assert {one["metadata"]["namespace"] for one in MANIFESTS} == {"ksdp"}
-
-
 def test_what_is_named_is_there() -> None:
     deployments = named("Deployment")
     for one in deployments.values():

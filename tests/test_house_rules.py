@@ -33,7 +33,7 @@ MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
 MOST_MODULES, MOST_TEST_MODULES = 16, 20
 MOST_FILES = 306
-MOST_IN_ALL = {"product": 60_790, "tests": 49_480}
+MOST_IN_ALL = {"product": 60_784, "tests": 49_326}
 """Lines of Python. 58,000 in 270 files and 40,000 are wanted: nobody may make it more."""
 
 
@@ -338,21 +338,6 @@ def test_a_function_takes_few_parameters() -> None:
     """What belongs together is one of them: a NamedTuple of a kernel's arrays, a dataclass of options."""
     paths = [*(path for room in ROOMS for path in modules(room)), *sorted((ROOT / "src" / "ksdp").glob("*.py"))]
     assert [f"{path.relative_to(ROOT)}:{what}" for path in paths for what in wide(parsed(path))] == []
-
-
-@pytest.mark.parametrize(
-    ("written", "found"),
-    [
-        ("def f(a, b, c, d, e, f, g, h, i, j): ...", []),
-        ("def f(a, b, c, d, e, f, g, h, i, j, k): ...", ["1 f takes 11 parameters"]),
-        ("async def f(a, /, b, c, *d, e, f, g, h, i, j, **k): ...", ["1 f takes 11 parameters"]),
-        ("class C:\n  def m(self, a, b, c, d, e, f, g, h, i, *, j): ...", []),
-        ("class C:\n  def m(cls, a, b, c, d, e, f, g, h, i, *, j, k): ...", ["2 m takes 11 parameters"]),
-        ("def f():\n  def g(a, b, c, d, e, f, g, h, i, j, k): ...", ["2 g takes 11 parameters"]),
-    ],
-)
-def test_too_many_parameters_are_found(written: str, found: list[str]) -> None:
-    assert wide(ast.parse(written)) == found
 
 
 def test_nothing_names_a_machine_or_a_registry() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 NAME = "a\u202eb\x07\x1b[5nc"
-SPEC = '[corpus]\npath = "t.csv"\n[mechanism]\nname = "pd-svd"\nrank = 2\n'
 
 
 def on_a_terminal(*command: str, folder: Path) -> str:
@@ -35,17 +34,12 @@ def on_a_terminal(*command: str, folder: Path) -> str:
     "command",
     [
         ["audit", f"{NAME}/none.toml"],
-        ["audit", "spec.toml", "--here", "1", "--store", NAME],
-        ["list", "--store", NAME],
         ["show", NAME, "--store", "."],
-        ["verify", NAME],
         ["prune", "--store", NAME, f"--{NAME}"],
-        ["clear", "spec.toml", "--days", NAME],
         [f"sho{NAME}"],
     ],
 )
 def test_a_name_reaches_a_terminal_in_letters_that_are_seen(command: list[str], tmp_path: Path) -> None:
-    (tmp_path / "spec.toml").write_text(SPEC)
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / "file").touch()
     said = on_a_terminal(*command, folder=tmp_path)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ksdp.audit.numeric.kernels import LINE, csr_times_panel, lined, one_thread, panel_of, squared_csr_times_panel
+from ksdp.audit.numeric.kernels import csr_times_panel, one_thread, panel_of, squared_csr_times_panel
 
 
 def _slow(matrix: sp.csr_array, rows: NDArray[np.float64], precision: Any) -> NDArray[Any]:
@@ -50,12 +50,6 @@ def test_a_row_does_not_hang_on_those_beside_it() -> None:
     assert np.array_equal(some, whole[[41, 7, 30], 20:25])
 
 
-def test_panels_hold_whole_cache_lines() -> None:
-    assert panel_of(np.ones((9, 3))).shape == (3, 16)
-    assert panel_of(np.ones((9, 3)), np.float32).shape == (3, 16)
-    assert panel_of(np.ones((0, 3))).tolist() == [[0.0] * 8] * 3
-
-
 @pytest.mark.parametrize("lanes", [16, 32, 48, 64, 80])
 def test_squared_entries_are_summed_and_the_largest_found(lanes: int) -> None:
     rng = np.random.default_rng(lanes)
@@ -71,22 +65,6 @@ def test_squared_entries_are_summed_and_the_largest_found(lanes: int) -> None:
         for lane in range(16):
             products = [np.float32(x * x) * panel[a, lanes - 16 + lane] for a, x in enumerate(dense[i]) if x]
             assert out[i, lanes + lane] == max(0.0, *products, 0.0)
-
-
-def test_panels_begin_at_a_cache_line() -> None:
-    for shape, precision in (
-        ((5, 8), np.float64),
-        ((3, 16), np.float32),
-        ((37,), np.float32),
-        ((0, 8), np.float64),
-    ):
-        array = lined(shape, precision)
-        assert (array.shape, array.dtype) == (shape, np.dtype(precision))
-        assert array.ctypes.data % LINE == 0 or not array.size
-        assert not array.any()
-        assert array.flags.c_contiguous
-        assert array.flags.writeable
-    assert panel_of(np.ones((3, 7))).ctypes.data % LINE == 0
 
 
 def threads() -> set[int]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import FrozenInstanceError
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.contract import Database, Mechanism
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
@@ -127,15 +126,6 @@ def test_same_bits_with_any_number_of_threads_and_after_pickling(start):
     with threadpool_limits(2):
         two = pickle.loads(pickle.dumps(mechanism)).run(database, np.random.default_rng(2))
     assert [array.tobytes() for array in one.values()] == [array.tobytes() for array in two.values()]
-
-
-def test_is_a_frozen_mechanism_that_accepts_what_a_spec_holds():
-    mechanism = PDNMF(rank=3, beta=1)
-    assert isinstance(mechanism, Mechanism)
-    assert (mechanism.name, mechanism.version) == ("pd-nmf", 1)
-    assert hash(mechanism) == hash(PDNMF(rank=3, beta=1.0))
-    with pytest.raises(FrozenInstanceError):
-        mechanism.rank = 4
 
 
 @pytest.mark.parametrize(
