@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import secrets
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -66,8 +67,11 @@ def version_of(*things: Any) -> str:
 def called(function: Callable[[Any, np.random.Generator], Any], dense: bool) -> Callable[..., Any]:
     """The function, handed what it was written for: a NumPy array, or a CSR array."""
 
+    heard: set[tuple[Any, ...]] = set()
+
     def call(rows: sp.csr_array, rng: np.random.Generator) -> Any:
-        return function(rows.toarray() if dense else rows, rng)
+        with _heard_once(heard):
+            return function(rows.toarray() if dense else rows, rng)
 
     return call
 
@@ -135,10 +139,15 @@ def _attribute(steps: Mapping[str, Any], last: Any, name: str) -> Any:
     return getattr(steps.get(step) if step else last, attribute, None)
 
 
+_PRINTED = ("a run printed",)
+
+
 @contextmanager
 def _heard_once(heard: set[tuple[Any, ...]]) -> Iterator[None]:
-    """Let a warning through the first time that it comes from a place: it would come in each run."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Let through what the first run prints, and a warning the first time that it comes from a place."""
+    silent = redirect_stdout(io.StringIO()) if _PRINTED in heard else nullcontext()
+    heard.add(_PRINTED)
+    with warnings.catch_warnings(record=True) as caught, silent:
         yield
     for one in caught:
         if (place := (one.category, one.filename, one.lineno)) not in heard:

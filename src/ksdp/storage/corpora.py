@@ -219,7 +219,8 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
-        why = "" if raw.nnz else " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
+        no_word = " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
+        why = no_word if file.kind == "text" and not raw.nnz else ""
         raise Refused(file.path, f"no feature is left in any of {matrix.shape[0]} rows.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)

@@ -34,9 +34,11 @@ def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
         named = {f"output_{at}": array for at, array in enumerate(returned)}
     else:
         named = {"output": returned}
-    if not named:
-        raise InputError("the mechanism must announce at least one array; it returned none.")
+    if returned is None or not named:
+        raise InputError("the mechanism must return what it announces: an array, several, or a mapping of names.")
     arrays = {name: np.asarray(array.toarray() if sp.issparse(array) else array) for name, array in named.items()}
+    if not any(array.size for array in arrays.values()):
+        raise InputError(f"what the mechanism announces is empty: {', '.join(arrays)} of no numbers.")
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise InputError(f"what the mechanism announces as {name!r} must be numbers; it holds {array.dtype}.")
