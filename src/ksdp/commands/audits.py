@@ -257,7 +257,7 @@ def init(
     if target.exists():
         raise InputError(f"{target} exists; name another file with `--out`.")
     write_text(target, first_spec(data, target.resolve().parent, margin))
-    typer.echo(f"{target}\nnext: ksdp plan {target}", err=True)
+    typer.echo(f"{target}\nnext: ksdp advise {target}", err=True)
 
 
 _REFUTED = 3
@@ -280,17 +280,16 @@ def mechanisms(
         return
     for entry in entries:
         promise = entry["guarantee"]
-        budget = _budget(promise)
-        typer.secho(
-            f"{entry['name']}  {promise['kind']}{budget}{'' if promise['sound'] else '  UNSOUND'}", bold=True
-        )
+        named = " without `scale`" if "scale" in entry["parameters"] else ""
+        unsound = "" if promise["sound"] else f"  UNSOUND{named}"
+        typer.secho(f"{entry['name']}  {promise['kind']}{_budget(promise)}{unsound}", bold=True)
         for key in ("unit", "trust", "source", "notes"):
             if promise[key]:
                 typer.echo(f"  {key:11} {promise[key]}")
         if promise["sampler"]:
             typer.echo(f"  {'noise':11} {promise['sampler']['name']}: {promise['sampler']['is']}")
         shown = ", ".join(f"{name} = {value}" for name, value in entry["parameters"].items())
-        typer.echo(f"  {'parameters':11} {shown}")
+        typer.echo(f"  {'parameters':11} {shown}{'' if 'noise' in entry['parameters'] else ', noise = 0'}")
 
 
 def claim(

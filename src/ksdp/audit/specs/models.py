@@ -397,7 +397,8 @@ class CorpusSpec(Section, frozen=True):
 
 
 class MechanismSpec(BaseModel):
-    """Name of the mechanism; every other key is one of its parameters."""
+    """Name of the mechanism; every other key is one of its parameters. `noise` adds normal noise to what any of
+    them releases: the standard deviation of the total noise per entry, public and the same in every run."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     name: str

@@ -14,6 +14,7 @@ from ksdp.audit.contract import traits_of
 from ksdp.audit.coverage import coverage_of, telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.party_view import size_base
@@ -269,7 +270,7 @@ def _with_runs(plan: Plan, runs: int) -> int:
 def _sentence(plan: Plan) -> str:
     """Who runs what on how much, as a person would say it."""
     size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
-    what = mechanism_words(plan.mechanism.name, plan.spec.mechanism.parameters)
+    what = mechanism_words(plan.mechanism.name, given_fields(plan.mechanism))
     return (
         f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
         f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
