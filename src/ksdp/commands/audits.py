@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -103,7 +104,7 @@ def _continued(
 def _report_audit(summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool) -> NoReturn:
     """Print a finished audit, write what pipelines read, and leave with its exit code."""
     record = kept_record(summary)
-    tell(summary, as_json, record=record)
+    tell(summary, as_json, record=record, spec=shlex.quote(str(spec)))
     pipeline.write(summary, record)
     if asked is None or record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))

@@ -29,11 +29,23 @@ _ENDS = {
     "ids": re.compile(r"(nr|nummer|number)$|(^|[\W_])(id|no|code)$", re.IGNORECASE),
 }
 """How the names of labels end, and of ids where no two rows have the same."""
-_PARTIES = ("party", "site", "hospital", "clinic", "centre", "center", "organisation", "organization", "company")
-_PARTIES += ("bank", "branch", "institution", "provider", "school", "mailbox", "channel")
-_SPLITS = ("split", "fold", "set", "subset", "sample")
-_MOST_PARTIES, _OF_A_PARTY = 20, 10
-"""Values of a column that may name parties, and the fewest rows that each has."""
+_PARTIES = (
+    *(
+        "party",
+        "site",
+        "hospital",
+        "clinic",
+        "centre",
+        "center",
+        "organisation",
+        "organization",
+        "company",
+        "bank",
+    ),
+    *("branch", "institution", "provider", "school", "mailbox", "channel"),
+)
+_SPLITS, _MOST_PARTIES, _OF_A_PARTY = ("split", "fold", "set", "subset", "sample"), 20, 10
+"""Names of no party; values of a column that may name parties, and the fewest rows that each has."""
 _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
 _SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""

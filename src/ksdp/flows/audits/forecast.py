@@ -183,7 +183,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     return {
         "sentence": _sentence(plan),
         "expect": _expected(plan, safe),
-        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
+        "with_runs_for_margin": None if needed is None else plan.reading.with_runs(needed, plan.design.share),
         "documents": documents,
         "unit": plan.units.word,
         "runs": plan.runs,
@@ -261,12 +261,6 @@ def _first_look(forecast: Mapping[str, Any]) -> list[str]:
     return [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
 
 
-def _with_runs(plan: Plan, runs: int) -> int:
-    """The key of the spec that gives so many runs."""
-    share = plan.design.share
-    return math.ceil(runs / more_runs(share, plan.reading.every) * min(share, 1 - share))
-
-
 def _sentence(plan: Plan) -> str:
     """Who runs what on how much, as a person would say it."""
     size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
@@ -317,11 +311,12 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
     except InputError:  # so few documents, or such a design
         return None
     needed = documents_needed(leak, margin, population)
+    words = needed_words(needed, population)
     sentence = (
         f"D of {leak.documents} documents in {leak.runs} runs: median {leak.median:.2f}, 95 % below "
-        f"{leak.high:.2f} (by chance {leak.chance:.2f}); {needed_words(needed, population)}"
+        f"{leak.high:.2f} (by chance {leak.chance:.2f}); {words}"
     )
-    return {"documents": needed, "leak": asdict(leak), "sentence": sentence}
+    return {"documents": needed, "leak": asdict(leak), "needed": words, "sentence": sentence}
 
 
 def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
@@ -342,6 +337,12 @@ def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
     )
 
 
+def documents_wanted(plan: Plan) -> str | None:
+    """From how many documents on a run is safe, or where a proof makes it so, useful: as `ksdp plan` says it."""
+    said = _useful(plan) if plan.proved else None if coverage_of(plan).unread else _safe(plan, costs_of(plan).run)
+    return None if said is None else str(said["needed"])
+
+
 def _useful(plan: Plan) -> dict[str, Any] | None:
     """From how many documents on noise hardly costs anything, where that can be said beforehand."""
     corpus = plan.corpus
@@ -353,4 +354,8 @@ def _useful(plan: Plan) -> dict[str, Any] | None:
         f"the wanted directions are {found.ratio:.1f} times as strong as the noise, which hardly costs anything "
         f"from about {found.documents:,} documents on (there are {len(corpus):,}); `ksdp gain` measures it"
     )
-    return asdict(found) | {"sentence": sentence}
+    needed = (
+        f"from about {found.documents:,} documents on the noise hardly costs anything, "
+        f"where there are {len(corpus):,}"
+    )
+    return asdict(found) | {"needed": needed, "sentence": sentence}
