@@ -87,7 +87,7 @@ def audit(
             summary = _of_recorded(read, base, ask)
         else:
             summary = run_audit(read, base, store, place, asked)
-    _report_audit(summary, pipeline, asked, as_json)
+    _report_audit(summary, pipeline, asked, as_json, shlex.quote(spec))
 
 
 def _continued(
@@ -101,10 +101,12 @@ def _continued(
         return more_runs(store, opened_audit(store, audit)[1], wanted, place, held=held)
 
 
-def _report_audit(summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool) -> NoReturn:
+def _report_audit(
+    summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool, spec: str = "SPEC.toml"
+) -> NoReturn:
     """Print a finished audit, write what pipelines read, and leave with its exit code."""
     record = kept_record(summary)
-    tell(summary, as_json, record=record, spec=shlex.quote(str(spec)))
+    tell(summary, as_json, record=record, spec=spec)
     pipeline.write(summary, record)
     if asked is None or record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))

@@ -230,8 +230,7 @@ def gain(
         for party in one.parties:
             typer.echo(
                 f"  {party.party:24} own documents: alone {party.alone.mean:.4f}, run {party.run.mean:.4f}, "
-                f"gain {party.gain.mean:+.4f} ({party.gain.low:+.4f} to {party.gain.high:+.4f}); the others' "
-                f"{party.others.mean:+.4f}"
+                f"gain {party.gain.mean:+.4f} ({party.gain.low:+.4f} to {party.gain.high:+.4f})"
             )
 
 

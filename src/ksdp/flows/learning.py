@@ -265,7 +265,8 @@ class Search:
             setting, level = self.tried[n].setting, self.spec.decision.level / len(useful)
             leak = self.leak(at_setting(self.spec, setting, self.source.features), level)
             self.tried[n] = replace(self.tried[n], leak=leak)
-            current().say(f"{setting.name}: {_seen(leak, self.spec.decision.margin)}")
+            seen = f"{leak.above} of {leak.documents} above {self.spec.decision.margin:g}"
+            current().say(f"{setting.name}: 95 % of D below {leak.high:.2f} (chance {leak.chance:.2f}), {seen}")
             if 2 * leak.above <= self.limits.quota * leak.documents and not leak.unread:
                 fit.append(n)
             current().advance(1)
@@ -341,14 +342,6 @@ def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | No
     except InputError as error:
         return str(error)
     return None
-
-
-def _seen(leak: Leak, margin: float) -> str:
-    early = ", given up" if leak.early else ""
-    return (
-        f"D median {leak.median:.2f}, 95 % below {leak.high:.2f} (chance {leak.chance:.2f}), {leak.above} of "
-        f"{leak.documents} above {margin:g} in {leak.runs} runs{early}"
-    )
 
 
 def advise_spec(

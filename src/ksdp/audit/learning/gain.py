@@ -209,8 +209,6 @@ class PartyGain:
     run: Interval
     gain: Interval
     """Run less alone."""
-    others: Interval
-    """The same on the others' documents."""
 
 
 @dataclass(frozen=True)
@@ -366,8 +364,7 @@ def _whole(table: _Table, splits: Sequence[int], party: str) -> bool:
 def _party(table: _Table, splits: Sequence[int], party: str, ratio: float) -> PartyGain:
     run = [table[split, "run", "", party] for split in splits]
     alone = [table[split, "alone", party, party] for split in splits]
-    others = _mean_gain(table, splits, [(party, OTHERS + party)], ratio)
-    return PartyGain(party, interval(alone, ratio), interval(run, ratio), _less(run, alone, ratio), others)
+    return PartyGain(party, interval(alone, ratio), interval(run, ratio), _less(run, alone, ratio))
 
 
 def _mean_gain(table: _Table, splits: Sequence[int], judged: Sequence[tuple[str, str]], ratio: float) -> Interval:

@@ -207,8 +207,6 @@ class Leak:
     """`high` with chance taken out, in squares: an estimate, comparable between numbers of runs."""
     unread: tuple[str, ...]
     """Announced arrays that nobody looks at: then nothing can be cleared."""
-    early: bool
-    """Given up after a part of the runs: too much was above the margin."""
 
 
 def chance_distance(n_with: int, n_without: int, statistics: int = 1) -> float:
@@ -271,7 +269,6 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         chance,
         math.sqrt(max(high**2 - chance**2, 0.0)),
         coverage_of(plan).unread,
-        (hopeless or least > quota) and not last,
     )
 
 
