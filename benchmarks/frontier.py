@@ -36,10 +36,14 @@ from tools.pictures import standalone
 from benchmarks import ROOT, data_folder, news_parts
 from benchmarks.ratings import by_age
 from ksdp.audit.contract import Database
+from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, summarise_gain
+from ksdp.audit.learning.learners import exact_of
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.screening.advice import MOST, Advice, Leak, Setting, Tried, at_setting
+from ksdp.audit.registry import mechanism_of
+from ksdp.audit.screening.advice import Advice, Leak, Setting, Tried, at_setting, frontier_of
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
@@ -60,6 +64,8 @@ RANK, SPLITS, SEED, TERMS = 7, 3, 7, 1000
 MARGIN, COUNTED, DRAWN = 0.2, 0.06, 0.2
 """Of both runs together; of the counts; what enters."""
 LIMITS = Limits(documents=80, runs=12)
+MOST = 0.9
+"""Of what the exact run gains: what `--scaling` looks for."""
 PARTS, TIMES, SEEDS = (0.25, 0.5, 1.0), (1, 2, 4, 8, 16, 32, math.inf), range(7, 12)
 """Of `--scaling`: of the documents; how many they stand for, over all there are; splits."""
 
@@ -161,14 +167,38 @@ def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
     common = {"seed": SEED, "decision": {"margin": left}}
     tables = {**common, "design": {"party_size": 0.5, "with_runs": 100}, **case.tables}
     spec = parse_spec(tables)
-    search = begin_search(spec, spec_rows(spec, case.base), LIMITS, store, 1)
-    tried = [_one(search, tables, row, case.counted) for row in case.rows]
-    advice = replace(search.advice(tried), margin=MARGIN, best=None)
+    search = begin_search(spec, spec_rows(spec, case.base), LIMITS, store)
+    tried = tuple(_one(search, tables, row, case.counted) for row in case.rows)
+    advice = search.advice()
+    baselines = replace(advice.baselines, exact_leak=_exact_leak(search, spec))
+    advice = replace(
+        advice, margin=MARGIN, tried=tried, baselines=baselines, frontier=frontier_of(tried), nearest=None
+    )
     return advice, [row.name for row in case.rows]
 
 
+def _exact_leak(search: Search, spec: Spec) -> Leak | None:
+    """What the exact run gives away, without levers; None where it cannot be run so."""
+    exact, tables = exact_of(mechanism_of(spec.mechanism)), spec.tables()
+    tables["mechanism"] = {"name": exact.name, **parameters_of(exact)}
+    tables["corpus"] |= {"levers": {"units": spec.corpus.levers.units}}
+    if spec.corpus.idf == "public":
+        tables["corpus"]["idf"] = "global"
+    try:
+        return search.leak(Spec.model_validate(tables), spec.decision.level)
+    except (InputError, ValueError):
+        return None
+
+
 def _one(search: Search, tables: Mapping[str, Any], row: Row, counted: float) -> Tried:
-    found = search.attempt(row.setting, parse_spec({**tables, "mechanism": dict(row.mechanism)}))
+    asked, columns = parse_spec({**tables, "mechanism": dict(row.mechanism)}), search.source.features
+    setting = row.setting
+    if setting.noise is not None:  # in units of the root mean square entry of rows of length 1
+        setting = replace(setting, noise=setting.noise / math.sqrt(setting.vocabulary or columns))
+    found = search.gained(setting, asked)
+    if found.gain is not None and found.gain.mean > 0:
+        leak = search.leak(at_setting(asked, setting, columns), asked.decision.level)
+        found = replace(found, leak=leak)
     if not counted or found.promised is None:
         return found
     if row.setting.drawn is not None:  # all documents were counted, whoever is drawn

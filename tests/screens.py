@@ -33,10 +33,7 @@ def screened(**changes: Any) -> ScreenSummary:
         "unit": "document", "proposed": 1000, "allowed": 960, "accepted": 0, "left_out": 40, "exclusions": [],
         "statement": "960 documents are listed.",
         "rounds": [round_of(0), second, last], "level": 0.05, "margin": 0.2,
-        "quality": {
-            "measure": "share of the energy", "learnt_from_all": 0.512345, "learnt_from_cleared": 0.523456,
-            "documents_all": 1200, "documents_cleared": 960,
-        },
+        "gain": ["On its own documents a party gains +0.0100 (+0.0050 to +0.0150)."],
         "clearance": "/somewhere/mail.clearance", "fingerprint": "139e-3940", "reviewer": "Ana",
         "finished": "2026-03-01T00:00:00+00:00", "seconds": 71.0, "store": "s", "report": "r",
     }  # fmt: skip

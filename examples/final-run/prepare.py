@@ -27,14 +27,10 @@ rank = {rank}
 opens = "final"
 """
 NOISY = """[mechanism]
-name = "noisy"
-mechanism = "pd-svd"
-noise = 1.0
-scale = {noise}
-
-[mechanism.parameters]
+name = "pd-svd"
 rank = {rank}
 opens = "final"
+noise = {noise}
 """
 SPEC = """seed = {seed}
 

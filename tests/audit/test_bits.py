@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 import ksdp
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, shown
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.coverage import MayBeIn, coverage_of, telling_numbers, unlearnt
+from ksdp.audit.coverage import MayBeIn, coverage_of, enumerated, telling_numbers, unlearnt
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
@@ -275,6 +275,7 @@ def test_nobody_is_clear_where_an_attack_may_weigh_every_database() -> None:
     (said,) = coverage_of(plan_of(noisy(10.0), documents=16)).unread
     assert said.startswith("who was in, by weighing every database: 8 of 16 documents are 12,870 databases")
     assert coverage_of(plan_of(noisy(10.0), documents=24)).may_clear
+    assert enumerated(MayBeIn(20_000, 0.4)) == (), "a number of 5,800 digits, which nobody prints"
 
 
 def test_what_cannot_be_run_or_is_no_number_counts_as_exact() -> None:

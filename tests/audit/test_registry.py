@@ -309,3 +309,14 @@ def test_a_class_of_a_script_is_known_by_itself() -> None:
     Mine.__module__ = "__main__"
     said = own_code((), [Mine(), Mine()])
     assert list(said) == [f"__main__.{Mine.__qualname__}"]
+
+
+def test_noise_is_a_parameter_of_every_mechanism_that_has_none_of_its_own() -> None:
+    """The standard deviation per entry: what the mechanism around another one calls noise in units of 1."""
+    made = make_mechanism("pd-svd", {"rank": 3, "opens": "final", "noise": 0.02})
+    around = {"mechanism": "pd-svd", "noise": 0.02, "scale": 1.0, "parameters": {"rank": 3, "opens": "final"}}
+    assert made == make_mechanism("noisy", around)
+    assert made.guarantee.sound
+    assert make_mechanism("moments", {"noise": 0.5}).name == "moments"
+    with pytest.raises(SpecError, match="`noise` must be a number of at least 0"):
+        make_mechanism("pd-svd", {"rank": 3, "noise": -1.0})

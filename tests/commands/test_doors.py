@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import typer
 
 import ksdp
@@ -264,8 +265,6 @@ def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
         frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["age", "weight", "pressure"])
         frame.assign(label=1).to_parquet(path)
     else:
-        import scipy.sparse as sp
-
         path = tmp_path / "counts.npz"
         sp.save_npz(path, sp.csr_array(rng.poisson(1.0, (60, 9))))
     out = tmp_path / "spec.toml"
@@ -317,11 +316,9 @@ def test_init_says_what_it_leaves_of_a_table_of_texts(tmp_path: Path) -> None:
     frame.to_csv(path, sep=";", index=False, encoding="cp1252")
     text = first_spec(str(path), tmp_path, 0.2)
     assert 'text = "Notiz"' in text
-    assert '# id = "Kundennr"' in text
-    assert "# left out: Kundennr, Alter\n" in text
-    read = tomllib.loads(
-        text.replace('# id = "Kundennr"', 'id = "Kundennr"').replace("# stop_words", "stop_words")
-    )
+    assert '\nid = "Kundennr"\n' in text
+    assert "# left out: Alter\n" in text
+    read = tomllib.loads(text.replace("# stop_words", "stop_words"))
     spec = CorpusSpec.model_validate(read["corpus"])
     assert (spec.id, spec.stop_words) == ("Kundennr", "none")
     assert load_corpus(spec, tmp_path, nonnegative=False).ids[0] == "K0"
@@ -338,6 +335,22 @@ def test_init_suggests_groups_where_the_ids_repeat_and_encoding_where_nothing_is
         first_spec(str(path), tmp_path, 0.2)
 
 
+def test_init_names_the_column_of_parties_and_audits_neither_ids_nor_labels(tmp_path: Path) -> None:
+    path, rng = tmp_path / "visits.csv", np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(size=60), "Cover_class": [1, 2] * 30, "Kundennr": rng.permutation(60)})
+    whose = np.array(["north", "south"])[np.arange(60) % 2]
+    frame.assign(ward=whose).to_csv(path, index=False)
+    assert 'columns = ["age"]\nid = "Kundennr"\nparty = "ward"\n' in first_spec(str(path), tmp_path, 0.2)
+    frame.assign(ward=whose, sex=whose[::-1]).to_csv(path, index=False)
+    assert "party" not in tomllib.loads(first_spec(str(path), tmp_path, 0.2))["corpus"], "either may be"
+    frame.assign(ward=whose, Hospital=np.arange(60) // 30).to_csv(path, index=False)
+    assert '\nparty = "Hospital"\n' in first_spec(str(path), tmp_path, 0.2)
+    sp.save_npz(tmp_path / "counts.npz", sp.csr_array(rng.poisson(1.0, (60, 9))))
+    pd.DataFrame({"mailbox": whose, "split": whose}).to_csv(tmp_path / "labels.csv", index=False)
+    text = first_spec(str(tmp_path / "counts.npz"), tmp_path, 0.2)
+    assert 'labels = "labels.csv"\nparty = "mailbox"\n' in text
+
+
 def test_init_reads_an_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", np.random.default_rng(0).random((60, 4)))
     text = first_spec(str(tmp_path / "a.npz"), tmp_path, 0.2)
@@ -352,8 +365,8 @@ def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out
     frame = frame.assign(words=range(60, 0, -1), links=range(7, 67), kind="news", shares=[None, *range(59)])
     frame.to_csv(path, index=False)
     text = first_spec(str(path), tmp_path, 0.2)
-    assert 'columns = ["words", "links"]' in text
-    assert "# left out as numbers are missing: shares\n# left out as no numbers: url, kind\n" in text
+    assert 'columns = ["words", "links"]\nid = "url"\n' in text
+    assert "# left out as numbers are missing: shares\n# left out as no numbers: kind\n" in text
     frame[["url", "kind"]].assign(item_id=range(60)).to_csv(path, index=False)
     with pytest.raises(CorpusError, match="no column holds texts of several words, or numbers without gaps"):
         first_spec(str(path), tmp_path, 0.2)

@@ -302,7 +302,7 @@ def build_history(root: Path) -> Store:
     write_screen(store, screened(
         screen="screen01", mechanism="pd-svd", spec="0" * 20, rounds=rounds, documents=60,
         proposed=52, left_out=12, allowed=40,
-        reason="All 40 documents of the list hold in an audit of exactly this list.", quality=None,
+        reason="All 40 documents of the list hold in an audit of exactly this list.", gain=[],
         clearance="mail.clearance", fingerprint="ab:cd", reviewer="Ada", seconds=12.0, store=str(root),
     ))  # fmt: skip
     made = datetime(2026, 11, 1, tzinfo=UTC)

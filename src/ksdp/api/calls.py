@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ksdp.api.call_spec import KEYS, SETTINGS, call_spec, described
 from ksdp.api.given import version_of
-from ksdp.api.results import Audit, Forecast, blank
+from ksdp.api.results import Audit, Forecast
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.urls import was_url
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from ksdp.audit.contract import Mechanism
 
@@ -270,39 +269,20 @@ class Advised(dict[str, Any]):
     def settings(self) -> pd.DataFrame:
         """One row a setting that was tried.
 
-        Its levers; `value`, what is learnt; `gain` over working alone; `leak`, the D that 95 % of the documents
-        stay below; `above`, documents above the margin; `best`; and why it was `refused`, if it was.
+        Its levers; `value`, what is learnt; `gain` over working alone, at least `gain_low`; `proved`, what bounds
+        every attack; `leak`, the D that 95 % of sampled documents stay below; `above`, of these those above the
+        margin; `best`; and why it was `refused`, if it was.
         """
         import pandas as pd
 
         rows = []
         for place, one in enumerate(self["tried"]):
             leak, gain = one["leak"] or {}, one["gain"] or {}
-            result = {"value": one["value"], "gain": gain.get("mean"), "leak": leak.get("high")}
+            gained = {"value": one["value"], "gain": gain.get("mean"), "gain_low": gain.get("low")}
+            result = {**gained, "proved": one["promised"], "leak": leak.get("high")}
             notes = {"above": leak.get("above"), "best": place == self["best"], "refused": one["refused"]}
             rows.append({**one["setting"], **result, **notes})
         return pd.DataFrame(rows)
-
-    def plot(self) -> Figure:
-        """Draw what each setting learns against what it gives away.
-
-        Raises
-        ------
-        InputError
-            If matplotlib is not installed.
-        """
-        table = self.settings.dropna(subset=["leak", "value"])
-        figure, axes = blank()
-        axes.scatter(table["leak"], table["value"], c="tab:gray", label="tried")
-        best = table[table["best"]]
-        axes.scatter(best["leak"], best["value"], c="tab:blue", s=80, label="recommended")
-        for name, style in (("alone", ":"), ("public", "-."), ("exact", "--")):
-            if self["baselines"][name] is not None:
-                axes.axhline(self["baselines"][name], color="k", ls=style, lw=0.8, label=name)
-        axes.axvline(self["margin"], color="tab:red", lw=0.8, label="margin")
-        axes.set(xlabel="D that 95 % of the documents stay below", ylabel=self["baselines"]["measure"])
-        axes.legend(frameon=False)
-        return figure
 
     def __repr__(self) -> str:
         return "\n".join([*self["sentences"], *self["gain"]["sentences"]])
@@ -317,11 +297,10 @@ def advise(
     *,
     store: str | Path | None = None,
     write: str | Path | None = None,
-    confirm: bool = False,
+    quota: float = 1 / 3,
     progress: bool | None = None,
-    **limits: Any,
 ) -> Advised:
-    """Search the levers for a run that gains something and gives little away.
+    """Find the setting that is within the margin and gains most, audit it, and write it as a spec to sign.
 
     Parameters
     ----------
@@ -331,13 +310,10 @@ def advise(
         Folder to keep the advice in; a temporary one by default, gone with the result.
     write : path, optional
         Where the recommended spec goes, in the folder of `spec`; `<spec>.advised.toml` by default.
-    confirm : bool
-        Audit the recommended spec whole, on runs that the search has not seen.
+    quota : float
+        In (0, 1): the largest share of documents that may stay out of the run.
     progress : bool, optional
         As for `audit`.
-    **limits
-        `tried`, settings at most (8); `documents`, drawn for each (250); `runs`, in either arm (200); `quota`,
-        the share of documents that may be above the margin (0.05); `levers`, names.
 
     Returns
     -------
@@ -354,13 +330,10 @@ def advise(
 
     if not isinstance(spec, str | Path):
         raise InputError("`spec` must be the path of a spec: levers change how rows are read, so data are a file.")
-    known = set(Limits.__dataclass_fields__)
-    if wrong := sorted(set(limits) - known):
-        raise InputError(f"`{wrong[0]}` is not a limit of a search; the limits are {', '.join(sorted(known))}.")
     read, base = read_spec_file(Path(spec))
     folder, keep = kept_folder(store)
     to = Path(write) if write is not None else Path(spec).with_suffix(".advised.toml")
     with following(progress):
-        advised = Advised(advise_spec(read, base, folder, Limits(**limits), write=to, confirm=confirm))
+        advised = Advised(advise_spec(read, base, folder, Limits(quota), write=to))
     advised._kept = keep
     return advised

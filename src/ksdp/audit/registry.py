@@ -232,6 +232,9 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
 
     Parameters
     ----------
+    parameters : Mapping
+        Those of its class; and `noise`, the standard deviation of the total noise per entry of what is released,
+        of one whose class has no such parameter (`Noisy`).
     installed : bool
         Take names of installed mechanisms only: for files that strangers wrote. Importing a module runs it.
 
@@ -254,12 +257,18 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
     if not dataclasses.is_dataclass(factory):
         raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
     known = _parameters(factory)
+    if "noise" in parameters and "noise" not in known:
+        inner = {key: value for key, value in parameters.items() if key != "noise"}
+        noisy = {"mechanism": name, "noise": parameters["noise"], "scale": 1.0, "parameters": inner}
+        return make_mechanism("noisy", noisy, installed=installed)
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         hint = meant(unknown[0], known)
         if not hint and "parameters" in known:
             hint = "the other mechanism's go into `[mechanism.parameters]`; "
-        raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(known)}.")
+        raise SpecError(
+            f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(known)}, and `noise`."
+        )
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
         made = cast(Mechanism, factory(**frozen))

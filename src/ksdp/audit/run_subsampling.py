@@ -17,6 +17,7 @@ The runs of an early look are few blocks, in which a draw would be lumpy: there 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,10 @@ class RunSubsampling:
         """Runs that tests read once `done` runs are made."""
         early = min(self.early, done)
         return early + (done - early) // self.every
+
+    def with_runs(self, runs: float, share: float) -> int:
+        """The key of a spec that gives so many runs, a share of which holds a document."""
+        return math.ceil(runs / more_runs(share, self.every) * min(share, 1 - share))
 
     def total(self, read: Floats) -> Floats:
         """Runs that must be made for tests to read `read` of them; infinite if `read` is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -88,7 +89,7 @@ def audit(
             summary = _of_recorded(read, base, ask)
         else:
             summary = run_audit(read, base, store, place, asked)
-    _report_audit(summary, pipeline, asked, as_json)
+    _report_audit(summary, pipeline, asked, as_json, shlex.quote(spec))
 
 
 def _continued(
@@ -102,10 +103,12 @@ def _continued(
         return more_runs(store, opened_audit(store, audit)[1], wanted, place, held=held)
 
 
-def _report_audit(summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool) -> NoReturn:
+def _report_audit(
+    summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool, spec: str = "SPEC.toml"
+) -> NoReturn:
     """Print a finished audit, write what pipelines read, and leave with its exit code."""
     record = kept_record(summary)
-    tell(summary, as_json, record=record)
+    tell(summary, as_json, record=record, spec=spec)
     pipeline.write(summary, record)
     if asked is None or record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))
@@ -265,7 +268,7 @@ def init(
     if target.exists():
         raise InputError(f"{target} exists; name another file with `--out`.")
     write_text(target, first_spec(data, target.resolve().parent, margin))
-    typer.echo(f"{target}\nnext: ksdp plan {target}", err=True)
+    typer.echo(f"{target}\nnext: ksdp advise {target}", err=True)
 
 
 _REFUTED = 3
@@ -288,17 +291,16 @@ def mechanisms(
         return
     for entry in entries:
         promise = entry["guarantee"]
-        budget = _budget(promise)
-        typer.secho(
-            f"{entry['name']}  {promise['kind']}{budget}{'' if promise['sound'] else '  UNSOUND'}", bold=True
-        )
+        named = " without `scale`" if "scale" in entry["parameters"] else ""
+        unsound = "" if promise["sound"] else f"  UNSOUND{named}"
+        typer.secho(f"{entry['name']}  {promise['kind']}{_budget(promise)}{unsound}", bold=True)
         for key in ("unit", "trust", "source", "notes"):
             if promise[key]:
                 typer.echo(f"  {key:11} {promise[key]}")
         if promise["sampler"]:
             typer.echo(f"  {'noise':11} {promise['sampler']['name']}: {promise['sampler']['is']}")
         shown = ", ".join(f"{name} = {value}" for name, value in entry["parameters"].items())
-        typer.echo(f"  {'parameters':11} {shown}")
+        typer.echo(f"  {'parameters':11} {shown}{'' if 'noise' in entry['parameters'] else ', noise = 0'}")
 
 
 def claim(

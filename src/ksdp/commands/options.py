@@ -268,8 +268,15 @@ def tell_record(record: AppetiteRecord) -> None:
         typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.sentence()}", err=True)
 
 
-def tell(summary: Summary, as_json: bool, *, made: bool = True, record: AppetiteRecord | None = None) -> None:
-    """Print an audit's summary: one object for machines, a few lines for people."""
+def tell(
+    summary: Summary,
+    as_json: bool,
+    *,
+    made: bool = True,
+    record: AppetiteRecord | None = None,
+    spec: str = "SPEC.toml",
+) -> None:
+    """Print an audit's summary: one object for machines, a few lines for people, and what to type next."""
     if as_json:
         statistics = {
             name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
@@ -311,16 +318,16 @@ def tell(summary: Summary, as_json: bool, *, made: bool = True, record: Appetite
         tell_record(record)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
     if made and summary.spec.decides:
-        _tell_next(summary)
+        _tell_next(summary, gained, spec)
 
 
-def _tell_next(summary: Summary) -> None:
+def _tell_next(summary: Summary, learning: GainAndAdvice, spec: str) -> None:
     from ksdp.dashboards.audits.sentences import next_steps
     from ksdp.storage.audits.queries import Findings
     from ksdp.storage.store import Store
 
     needed = Findings(Store(Path(summary.store)).audit(summary.audit)).totals().runs_to_decide
-    for step in next_steps(summary, needed):
+    for step in next_steps(summary, needed, learning, spec):
         typer.echo(f"next    {re.sub('[“”]', '`', step)}", err=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -27,7 +27,6 @@ from ksdp.commands.reviews import tell_chain, tell_exclusions
 
 if TYPE_CHECKING:
     from ksdp.audit.screening.screen_summary import ScreenSummary
-    from ksdp.flows.learning import Limits
 
 
 def keys(
@@ -112,6 +111,7 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
     else:
         typer.echo(f"signed: {out.allowed} of {out.documents} documents. {out.reason}")
         typer.echo(f"{out.clearance}  {out.fingerprint}")
+        typer.echo("".join(f"gain    {sentence}\n" for sentence in out.gain[:2]), nl=False)
     if not as_json:
         tell_exclusions(out.exclusions)
         typer.echo(f"report  {out.report}", err=True)
@@ -203,14 +203,17 @@ def _tell_verified(said: str, out: dict[str, Any], key: Path | None, as_json: bo
 
 def gain(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],
+    clearance: Annotated[
+        Path | None, typer.Option("--clearance", help="Of a run that the documents of this clearance alone enter.")
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what the parties gain over working alone, next to public data alone and the exact run."""
+    """Measure what a party gains over working alone: on its own documents, on the others', and on all."""
     read, base = read_spec(spec)
     from ksdp.flows.learning import measure_gain
 
-    summary = measure_gain(read, base, store)
+    summary = measure_gain(read, base, store, clearance)
     if as_json:
         typer.echo(json.dumps(summary.to_json()))
         return
@@ -231,62 +234,29 @@ def gain(
             )
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """Options of a command that searches the levers."""
-
-    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to sample: those that gain.")] = 8
-    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250
-    runs: Annotated[
-        int,
-        typer.Option(
-            "--runs",
-            min=20,
-            help="Runs with each document, and as many without; four times these where it is close.",
-        ),
-    ] = 200
-    quota: Annotated[
-        float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
-    ] = 0.05
-    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = ""
-
-    def limits(self) -> Limits:
-        """How far the search goes."""
-        from ksdp.audit.screening.advice import LEVERS
-        from ksdp.flows.learning import Limits
-
-        names = tuple(name.strip() for name in self.levers.split(",") if name.strip()) or LEVERS
-        unknown = [name for name in names if name not in LEVERS]
-        if unknown:
-            raise InputError(f"`--levers` must be among {', '.join(LEVERS)}; got {unknown[0]}.")
-        return Limits(self.tried, self.sampled, self.runs, self.quota, names)
-
-
-@with_options
 def advise(
-    *,
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; its levers are where the search starts.")],
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file: where the search starts.")],
     write: Annotated[
         Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
     ] = None,
-    search: SearchOptions,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec in full.")] = False,
+    quota: Annotated[
+        float, typer.Option("--quota", help="Largest share of documents that may stay out of the run.")
+    ] = 1 / 3,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search the levers for a run that is useful and leaks little, or estimate how many documents one takes.
+    """Find the setting that is within the margin and gains most, audit it, and write it as a spec to sign.
 
-    Exit 0: a spec is recommended. 4: none is.
+    Exit 0: a spec is recommended, and `ksdp clear` signs it. 4: none is within reach, and why.
     """
     read, base = read_spec(spec)
-    from ksdp.flows.learning import advise_spec
+    from ksdp.flows.learning import Limits, advise_spec
     from ksdp.terminal import terminal
 
-    limits = search.limits()
-    to = write or spec.with_suffix(".advised.toml")
+    limits, to = Limits(quota), write or spec.with_suffix(".advised.toml")
     with terminal():
-        out = advise_spec(read, base, store, limits, write=to, confirm=confirm, workers=workers)
+        out = advise_spec(read, base, store, limits, write=to, workers=workers)
     if as_json:
         typer.echo(json.dumps(out))
     else:
@@ -296,23 +266,19 @@ def advise(
 
 
 def _advised(out: dict[str, Any]) -> list[str]:
-    """What advice says, the frontier of gain against leak, and what to type next."""
-    lines = [*out["sentences"]]
-    if out["confirmed"]:
-        lines.append(out["confirmed"]["sentence"])
-    lines += ["", *(out["gain"]["sentences"] if out["best"] is None else out["gain"]["sentences"][1:])]
-    baselines, exact = out["baselines"], out["baselines"]["exact_leak"]
-    lines += ["", _row(baselines["measure"], "kept", "D", "proved", "setting (D: of 95 %, chance taken out)")]
-    leaks = {"alone": "–", "public": "–", "exact": "?" if exact is None else f"{exact['net']:.2f}"}
-    for name, leak in leaks.items():
-        if baselines[name] is not None:
-            lines.append(_row(f"{baselines[name]:.4f}", "", leak, "", name))
-    for place in sorted(out["frontier"], key=lambda place: -out["tried"][place]["value"]):
-        one = out["tried"][place]
+    """What advice says, the settings that were tried, and what to type next."""
+    lines = [*out["sentences"], "", *out["gain"]["sentences"], ""]
+    baselines = out["baselines"]
+    lines.append(_row("gain", "kept", "proved", "above", f"setting ({baselines['measure']}, over working alone)"))
+    for place, one in enumerate(out["tried"]):
+        if one["gain"] is None:
+            continue
+        gain = f"{one['gain']['mean']:+.4f}{' ' if one['gain']['low'] > 0 else '?'}"
         kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
-        proved = "" if one["promised"] is None else f"{one['promised']:.2f}"
+        proved = "" if one["promised"] is None else f"{one['promised']:.2g}"
+        above = "" if one["leak"] is None else f"{one['leak']['above']}/{one['leak']['documents']}"
         mark = {out["best"]: "  (recommended)", out["nearest"]: "  (nearest miss)"}.get(place, "")
-        lines.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, one["name"] + mark))
+        lines.append(_row(gain, kept, proved, above, one["name"] + mark))
     if out["missed"]:
         lines += ["", f"The nearest miss is written as {out['missed']}."]
     if out["spec"]:
@@ -321,5 +287,5 @@ def _advised(out: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _row(value: str, kept: str, leak: str, proved: str, named: str) -> str:
-    return f"{value:>10}  {kept:>5}  {leak:>5}  {proved:>6}  {named}"
+def _row(gain: str, kept: str, proved: str, above: str, named: str) -> str:
+    return f"{gain:>9}  {kept:>5}  {proved:>6}  {above:>7}  {named}"

@@ -22,14 +22,15 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
     Across: D below which 95 % of the documents lie, chance taken out; and in a ring what bounds every attack.
     Upwards: of the gain of the exact run over working alone, on everybody's held-out documents.
     """
-    points = [(place, one) for place, one in enumerate(advice["tried"]) if one["leak"] is not None]
+    given = [one["leak"]["net"] if one["leak"] else one["promised"] for one in advice["tried"]]
+    points = [(place, one) for place, one in enumerate(advice["tried"]) if given[place] is not None]
     baselines = _baselines(advice)
     values = [*(value for _, value, _ in baselines), *(one["value"] for _, one in points)]
     low, high = min(values), max(values)
     spare = 0.08 * (high - low or 1.0)
     low, high = low - spare, high + spare
     bounds = {place: bound for place, one in points if (bound := one["promised"]) is not None}
-    seen = [*(leak for *_, leak in baselines), *(one["leak"]["net"] for _, one in points), *bounds.values()]
+    seen = [*(leak for *_, leak in baselines), *(given[place] for place, _ in points), *bounds.values()]
     frame = PlotArea(
         64, 12, _WIDTH - 120, _HEIGHT - 58, 0.0, max(advice["margin"] * 1.2, *(1.05 * d for d in seen))
     )
@@ -51,15 +52,13 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
         text(margin + 4, frame.bottom - 6, "margin", "tick"),
         text(frame.left, _HEIGHT - 6, _ACROSS, "tick"),
     ]
-    steps = sorted(
-        (advice["tried"][place]["leak"]["net"], advice["tried"][place]["value"]) for place in advice["frontier"]
-    )
+    steps = sorted((given[place], advice["tried"][place]["value"]) for place in advice["frontier"])
     for (x1, up1), (x2, up2) in pairwise(steps):
         body.append(line(frame.x(x1), y(up1), frame.x(x2), y(up2), "edge"))
     labels = [(frame.x(leak) + 10, y(value) + 4, name) for name, value, leak in baselines]
     for place, one in points:
         kind = "best" if place == advice["best"] else "frontier" if place in advice["frontier"] else "other"
-        x, up = frame.x(one["leak"]["net"]), y(one["value"])
+        x, up = frame.x(given[place]), y(one["value"])
         bound = frame.x(bounds[place]) if place in bounds else x
         title = f"<title>{escape(one['name'])}</title>"
         radius = 7 if kind == "best" else 4
@@ -72,7 +71,7 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
         labels.append((max(x, bound) + radius + 4, up + 4, name))
     body += [rect(frame.x(leak) - 5, y(value) - 5, 10, 10, "point baseline") for _, value, leak in baselines]
     dots = [(frame.x(leak), y(value)) for _, value, leak in baselines]
-    dots += [(frame.x(one["leak"]["net"]), y(one["value"])) for _, one in points]
+    dots += [(frame.x(given[place]), y(one["value"])) for place, one in points]
     body += _apart(labels, dots, frame.right + 50)
     caption = (
         f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
@@ -134,5 +133,5 @@ def render_advice(store: Store, name: str) -> str:
         dict(one) | {"best": place == advice["best"], "nearest": place == advice["nearest"]}
         for place, one in enumerate(advice["tried"])
     ]
-    rows.sort(key=lambda one: (one["leak"] is None, -(one["value"] or 0.0)))  # refused ones last
+    rows.sort(key=lambda one: (one["gain"] is None, -(one["gain"] or {"low": 0.0})["low"]))  # refused ones last
     return standalone("advice.html.j2", advice=advice, rows=rows, chart=frontier_svg(advice))

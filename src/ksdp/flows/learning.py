@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,65 +13,61 @@ from typing import Any
 from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.gain import GainSummary, Interval, MeasureGain, Score, gain_scores, summarise_gain
+from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, gain_words, summarise_gain
 from ksdp.audit.learning.learners import exact_of
-from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.privacy.moments import Moments
-from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.party_view import size_base
-from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.registry import mechanism_of, own_code
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.advice import (
     ADVICE_VERSION,
-    LEVERS,
-    LOOKS,
-    MOST,
     Advice,
     Baselines,
+    Checked,
     Leak,
     Setting,
     Tried,
     advice_sentences,
-    advise,
     at_setting,
-    grid,
+    candidates,
+    frontier_of,
+    in_order,
+    nearest_miss,
     sampled_leak,
-    times_words,
     trial_plan,
+    wider,
 )
-from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
 from ksdp.audit.specs.content_keys import content_key
-from ksdp.audit.specs.models import LeversSpec, Spec
+from ksdp.audit.specs.models import CorpusSpec, Spec
 from ksdp.dashboards.learning import render_advice
-from ksdp.flows.audits.place import Place
-from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.audits.forecast import documents_wanted
+from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import prepare_corpus
+from ksdp.flows.screening.clear import forecast_clear
 from ksdp.protocols.programs.programs import check_program
+from ksdp.storage.clearances import read_clearance
 from ksdp.storage.corpora import RawCorpus, find_source, left_names, read_source, weighed_corpus
-from ksdp.storage.gain_rows import gain_rows
-from ksdp.storage.learning import (
-    advice_page,
-    kept_step,
-    write_advice,
-    write_advice_page,
-    write_advised_spec,
-    write_gain,
-)
+from ksdp.storage.gain_rows import bare, gain_rows
+from ksdp.storage.learning import advice_page, write_advice, write_advice_page, write_advised_spec, write_gain
 from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.store import Store
-from ksdp.tasks.provenance import code_hash
 
 
-def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSummary:
-    """Every learner over random splits, as `spec.gain` says, in this process."""
+def measure_gain(spec: Spec, base: Path, store: Path | None = None, clearance: Path | None = None) -> GainSummary:
+    """Every learner over random splits, as `spec.gain` says; of a clearance's documents, where one is named."""
     mechanism, source = mechanism_of(spec.mechanism), spec_rows(spec, base)
-    rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative)
+    listed = None
+    if clearance is not None:
+        corpus, signed = _corpus(source, spec), read_clearance(clearance)
+        if signed.corpus != corpus.hash:
+            raise InputError(f"{clearance.name} is for other documents than those of this spec.")
+        listed = corpus.ids[signed.allows(corpus.ids)]
+    rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative, listed=listed)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    if store is not None:
+    if store is not None and clearance is None:
         write_gain(Store.open(store), spec.hash, _corpus(source, spec).hash, summary.to_json())
     return summary
 
@@ -89,25 +84,22 @@ def _corpus(source: RawCorpus, spec: Spec) -> Corpus:
     return weighed_corpus(source.under(spec.corpus), nonnegative=nonnegative)
 
 
-_MORE = 4
-"""Runs of a setting that is not settled, in place of one."""
-_TIMES = tuple(2.0 ** (step / 4) for step in range(1, 33))
-"""As many documents as there are: what is tried."""
-
-
 @dataclass(frozen=True)
 class Limits:
     """How far a search goes."""
 
-    tried: int = 8
-    """Settings that are sampled, at most; one that gains nothing is not."""
+    quota: float = 1 / 3
+    """In (0, 1): the largest share of documents that may stay out."""
     documents: int = 250
-    """Drawn for each of these."""
+    """Drawn where a setting is measured, before a whole audit."""
     runs: int = 200
-    """In either arm, before a setting is given up or found safe; four times as many where it is neither."""
-    quota: float = 0.05
-    """In (0, 1): the largest share of documents that may be above the margin."""
-    levers: tuple[str, ...] = LEVERS
+    """In either arm, there."""
+    audits: int = 2
+    """Whole audits of settings that no proof holds for, at most."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quota < 1:
+            raise InputError(f"`quota` must be in (0, 1); got {self.quota:g}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,74 +108,64 @@ class Searched:
 
     advice: Advice
     gain: GainSummary
-    """Of the spec that is recommended; of the spec as it stands, where none is."""
+    """Of the documents that are listed, on splits of their own; of the spec as it stands, where none is."""
     spec: Spec | None
-    """Or else the nearest miss, where there is one; with a seed that the search has not used."""
+    """Recommended, or else the nearest miss, where there is one; with a seed that the search has not used."""
     corpus: str
     """Hash of the corpus as the spec has it."""
-    advised: Corpus | None
-    """Of the spec that is recommended."""
+    summary: Summary | None = None
+    """Of the audit that says what may be signed, where a spec is recommended."""
 
 
-def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searched:
-    """Try a grid of settings, the spec's own first, then by the numbers that a run opens, fewest first.
+def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place: Place = ANYWHERE) -> Searched:
+    """Ask the cheapest question first: what is gained, what is proved, and what an audit says.
 
-    What a setting gains is asked first, on the spec's splits, and one that gains nothing costs no level. Every
-    other is an audit of the same random documents, here and now, each in half of the runs; the level is split
-    evenly over all that may be sampled, so that every limit holds at once. The store keeps what each setting gives
-    away, so that a search goes on where it was stopped.
+    What a setting gains costs a second, and drops most. Of those whose noise or draw proves the margin, the one
+    that surely gains most is audited, as `ksdp clear` would. Where none is left, the settings that few sampled
+    documents speak against are audited in full, their lists by themselves, and the gain of what is listed decides.
     """
     source = spec_rows(spec, base)
-    features = source.features
-    settings = grid(spec, features, limits.levers)
-    count = min(limits.tried, len(settings))
-    search = begin_search(spec, source, limits, store, count)
-    advice = search.advice(_tried(search, settings, count))
-    chosen = advice.nearest if advice.best is None else advice.best
-    if chosen is None:
-        return Searched(advice, search.gain, None, search.corpus, None)
-    best = at_setting(spec, advice.tried[chosen].setting, features)
-    found = Spec.model_validate(best.tables() | {"seed": derived_seed(best.seed, Purpose.SEARCHED)})
-    gain = search.gain if advice.best is None else search.gains[chosen] or search.gain
-    return Searched(advice, gain, found, search.corpus, _corpus(source, found))
+    bound = _row_bound(source)
+    settings = candidates(spec, source.features, bound)
+    search = begin_search(spec, source, limits, store, place)
+    proofs = [one for one in settings[1:] if one.drawn is not None or one.advantage is not None]
+    search.ask([settings[0], *proofs])
+    for number in in_order(search.tried, spec.decision.margin):
+        if found := search.checked(number):
+            return found
+    search.ask([one for one in settings[1:] if one not in proofs])
+    for number in search.measured():
+        if found := search.checked(number):
+            return found
+    if not any(one.useful for one in search.tried):
+        return Searched(search.advice(), search.gain, None, search.corpus)
+    for setting in wider(spec, search.tried[search.useful()[0]].setting, source.features, bound):
+        if search.gained(setting).useful:
+            break
+    advice = search.advice(needed=search.needed())
+    missed = None if advice.nearest is None else search.at(advice.nearest)
+    return Searched(advice, search.gain, missed, search.corpus)
 
 
-def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, count: int) -> Search:
+def _row_bound(source: RawCorpus) -> float | None:
+    """What rows are not longer than by the spec's own weighting; None where nothing public says it."""
+    asked, weighting = source.file.spec, source.file.weighting
+    if asked.levers.clip is not None:
+        return asked.levers.clip
+    if (asked.rows or ("l2" if weighting == "tf-idf" else "none")) == "l2":
+        return 1.0
+    return math.sqrt(source.features) if weighting == "standardised" else None
+
+
+def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, place: Place = ANYWHERE) -> Search:
     """The documents, splits and baselines that settings share."""
-    mechanism = mechanism_of(spec.mechanism)
-    level = spec.decision.level / count
     corpus = _corpus(source, spec)
     population = size_base(spec, corpus)
-    drawn = min(limits.documents, population)
-    if most_allowed(drawn, level / LOOKS, population, limits.quota) is None:
-        raise InputError(
-            f"`quota` {limits.quota:g} cannot be shown by {drawn} documents and {count} settings; "
-            f"{fewest_drawn(level / LOOKS, population, limits.quota)} can (`documents`)."
-        )
+    search = Search(spec, source, limits, place, population, corpus.hash, store)
     current().stage("baseline", 1)
-    rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative)
-    scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
-    gain = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    search = Search(spec, source, limits, level, drawn, population, scores, gain, corpus.hash, store)
-    _ = search.exact
+    _ = search.gain
     current().advance(1)
     return search
-
-
-def _tried(search: Search, settings: Sequence[Setting], count: int) -> list[Tried]:
-    """What is found of settings, in order, until so many were sampled."""
-    current().stage("settings", len(settings))
-    tried: list[Tried] = []
-    for setting in settings:
-        tried.append(search.attempt(setting))
-        current().advance(1)
-        current().say(
-            f"setting {len(tried)} of {len(settings)}, {setting.name}: "
-            f"{_seen(tried[-1], search.spec.decision.margin)}"
-        )
-        if sum(one.leak is not None for one in tried) == count:
-            break
-    return tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,119 +177,161 @@ class Search:
     source: RawCorpus
     """Its rows."""
     limits: Limits
-    level: float
-    drawn: int
+    place: Place
     population: int
-    scores: tuple[Score, ...]
-    """Of the spec as it stands, with its baselines."""
-    gain: GainSummary
-    """The same."""
     corpus: str
     """Hash of the corpus as the spec has it."""
     store: Store
-    gains: list[GainSummary | None] = field(default_factory=list)
-    """Of every setting, in order; None where it was refused."""
+    tried: list[Tried] = field(default_factory=list)
+    checks: list[Checked] = field(default_factory=list)
+    baselines: dict[tuple[int, CorpusSpec], tuple[Score, ...]] = field(default_factory=dict)
+    """By rank and how rows are weighed: what parties learn alone, and the exact run."""
 
-    def advice(self, tried: Sequence[Tried]) -> Advice:
+    @cached_property
+    def gain(self) -> GainSummary:
+        """Of the spec as it stands."""
+        return self._gain(self.spec, self.spec)
+
+    def advice(self, best: int | None = None, needed: str | None = None) -> Advice:
         """Of all settings, beside what there is without them."""
         first, decision = self.gain.measures[0], self.spec.decision
         public = None if first.public is None else first.public.mean
-        return advise(
-            tried,
-            Baselines(first.measure, first.alone.mean, first.exact.mean, public, self.exact),
-            margin=decision.margin,
-            quota=self.limits.quota,
-            confidence=1 - decision.level,
-            documents=self.population,
+        return Advice(
+            ADVICE_VERSION,
+            decision.margin,
+            self.limits.quota,
+            self.population,
+            Baselines(first.measure, first.alone.mean, first.exact.mean, public),
+            tuple(self.tried),
+            frontier_of(self.tried),
+            best,
+            nearest_miss(self.tried, self.checks) if best is None else None,
+            tuple(self.checks),
+            needed,
         )
 
-    def attempt(self, setting: Setting, of: Spec | None = None) -> Tried:
-        """What the run gains at a setting, and what it gives away; or why it is refused."""
+    def at(self, place: int) -> Spec:
+        """The spec of a setting that was tried, with a seed that the search has not used."""
+        found = at_setting(self.spec, self.tried[place].setting, self.source.features)
+        return Spec.model_validate(found.tables() | {"seed": derived_seed(found.seed, Purpose.SEARCHED)})
+
+    def ask(self, settings: Sequence[Setting]) -> None:
+        """What each gains, and what is proved of it."""
+        current().stage("settings", len(settings))
+        for setting in settings:
+            one = self.gained(setting)
+            proved = "" if one.promised is None else f", proved {one.promised:.2g}"
+            told = f"refused: {one.refused}" if one.gain is None else f"gains {gain_words(one.gain)}{proved}"
+            current().say(f"{setting.name}: {told}")
+            current().advance(1)
+
+    def gained(self, setting: Setting, of: Spec | None = None) -> Tried:
+        """What the run gains at a setting, and what is proved of it; or why it is refused.
+
+        A spec that is given in the place of the search's own is held against working alone at the search's rank.
+        """
         try:
             spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
-            gain = self._gain(spec, mechanism)
-            main = gain.measures[0]
+            main = self._gain(spec, spec if of is None else self.spec).measures[0]
             corpus = _corpus(self.source, spec)
-            times = self._times(spec, mechanism, corpus.features, main)
-            if main.gain.mean <= 0:  # working alone is better, and gives nothing away
-                self.gains.append(gain)
-                told = _nothing(main.gain) + ("" if times is None else f"; {times_words(times)}")
-                return Tried(setting, main.gain, main.kept, main.run.mean, refused=told)
-            plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
-            bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
-            leak = self._leak(plan, self.level)
+            promise = make_plan(spec, corpus).promise
+            bound = spec.corpus.levers.enters * (1.0 if promise is None else promise.bound)
+            one = Tried(
+                setting,
+                main.gain,
+                main.kept,
+                main.run.mean,
+                None,
+                bound if bound < 1 else None,
+                _cannot_run(spec, mechanism, self.source),
+            )
         except InputError as error:
-            self.gains.append(None)
-            return Tried(setting, refused=str(error))
-        self.gains.append(gain)
-        return Tried(
-            setting,
-            main.gain,
-            main.kept,
-            main.run.mean,
-            leak,
-            bound if bound < 1 else None,
-            sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
-            _cannot_run(spec, mechanism, self.source),
-            times,
-        )
+            one = Tried(setting, refused=str(error))
+        self.tried.append(one)
+        return one
 
-    @cached_property
-    def exact(self) -> Leak | None:
-        """What the exact run gives away, without levers; None where it cannot be run so."""
-        tables, exact = self.spec.model_dump(mode="json"), exact_of(mechanism_of(self.spec.mechanism))
-        tables["mechanism"] = {"name": exact.name, **parameters_of(exact)}
-        tables["corpus"]["levers"] = LeversSpec(units=self.spec.corpus.levers.units).model_dump()
-        if self.spec.corpus.idf == "public":
-            tables["corpus"]["idf"] = "global"
-        try:
-            spec = Spec.model_validate(tables)
-            plan = trial_plan(spec, _corpus(self.source, spec), self.drawn, self.limits.runs)
-            return self._leak(plan, self.level)
-        except (InputError, ValueError):
+    def measured(self) -> list[int]:
+        """Places of the useful settings without a proof that a sample of documents does not speak against.
+
+        Whoever is left out had hidden the others, and as many again go in each round of `ksdp clear`: a setting at
+        which half of the quota measures above the margin does not end.
+        """
+        useful = [n for n in self.useful() if self.tried[n].promised is None]
+        useful = [n for n in useful if self.tried[n].setting.rank == self.tried[useful[0]].setting.rank]
+        current().stage("samples", len(useful))
+        fit = []
+        for n in useful:
+            setting, level = self.tried[n].setting, self.spec.decision.level / len(useful)
+            leak = self.leak(at_setting(self.spec, setting, self.source.features), level)
+            self.tried[n] = replace(self.tried[n], leak=leak)
+            seen = f"{leak.above} of {leak.documents} above {self.spec.decision.margin:g}"
+            current().say(f"{setting.name}: 95 % of D below {leak.high:.2f} (chance {leak.chance:.2f}), {seen}")
+            if 2 * leak.above <= self.limits.quota * leak.documents and not leak.unread:
+                fit.append(n)
+            current().advance(1)
+        return sorted(fit, key=lambda n: self.tried[n].reach or 0.0)[: self.limits.audits]
+
+    def useful(self) -> list[int]:
+        """Places of the useful settings: of the smallest rank first, as more directions leak more."""
+        places = [n for n, one in enumerate(self.tried) if one.useful]
+        return sorted(places, key=lambda n: self.tried[n].setting.rank or 0)
+
+    def leak(self, spec: Spec, level: float) -> Leak:
+        """What a setting gives away of a sample of documents."""
+        limits, population = self.limits, self.population
+        drawn = min(limits.documents, population)
+        plan = trial_plan(spec, _corpus(self.source, spec), drawn, limits.runs)
+        return sampled_leak(plan, level=level, population=population, quota=limits.quota)
+
+    def checked(self, place: int) -> Searched | None:
+        """Audit a setting, and its list by itself, as `ksdp clear` does; None where the listed gain nothing."""
+        spec, one = self.at(place), self.tried[place]
+        proved = one.proved(self.spec.decision.margin)
+        gain = self._gain(spec, spec, fresh=True) if proved else None
+        if gain is not None and not gain.measures[0].gains:
+            self.checks.append(Checked(place, 0, 0, None, "on other splits it gains nothing for sure"))
             return None
+        current().say(f"{one.setting.name}: the audit that `ksdp clear` signs by")
+        most = self.limits.quota * self.population
+        prepared = prepare_corpus(spec, _corpus(self.source, spec), self.store.root)
+        ended = forecast_clear(prepared, self.place, math.ceil(self.population - most))
+        listed = len(ended.listed)
+        if listed and gain is None:
+            gain = self._gain(spec, spec, fresh=True, listed=ended.listed)
+        main = None if gain is None else gain.measures[0]
+        found = None if main is None or not listed else main.gain
+        self.checks.append(Checked(place, listed, ended.every_attack, found, ended.reason))
+        if found is None or gain is None or found.low <= 0 or self.population - listed > most:
+            return None
+        self.tried[place] = replace(one, gain=found, kept=None if main is None else main.kept)
+        return Searched(self.advice(place), gain, spec, self.corpus, ended.summary)
 
-    def _gain(self, spec: Spec, mechanism: Mechanism) -> GainSummary:
-        """Against the baselines of the spec as it stands."""
-        rows = gain_rows(self.source, spec, nonnegative=traits_of(mechanism).nonnegative)
-        scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
-        others = [score for score in self.scores if score.learner != "run"]
+    def needed(self) -> str | None:
+        """From how many documents on the spec as it stands is safe or useful: what `ksdp plan` says of it."""
+        return documents_wanted(make_plan(self.spec, _corpus(self.source, self.spec)))
+
+    def _gain(
+        self, spec: Spec, against: Spec, *, fresh: bool = False, listed: Sequence[str] | None = None
+    ) -> GainSummary:
+        """Against working alone and the exact run at the rank of another spec; where `fresh`, on other splits."""
+        mechanism, seed = mechanism_of(spec.mechanism), spec.seed if fresh else self.spec.seed
+        nonnegative = traits_of(mechanism).nonnegative
+        rows = gain_rows(self.source, spec, nonnegative=nonnegative, listed=listed)
+        named = rows.party is not None
+        if fresh:
+            scores = tuple(gain_scores(mechanism, rows, spec.gain, seed))
+            return summarise_gain(scores, mechanism.name, spec.gain, named)
+        other = mechanism_of(against.mechanism)
+        key = traits_of(other).rank or 0, bare(against.corpus)
+        if key not in self.baselines:
+            plain = gain_rows(self.source, against, nonnegative=traits_of(other).nonnegative)
+            scores = tuple(gain_scores(exact_of(other), plain, against.gain, seed))
+            self.baselines[key] = tuple(score for score in scores if score.learner != "run")
+        others = self.baselines[key]
         known = {score.measure for score in others}  # topics have some that an exact PD-SVD lacks
-        return summarise_gain(
-            [*(score for score in scores if score.measure in known), *others],
-            mechanism.name,
-            spec.gain,
-            not self.gain.alike,
-        )
-
-    def _leak(self, plan: Plan, level: float) -> Leak:
-        population, quota = self.population, self.limits.quota
-        return kept_step(
-            self.store,
-            _step_of(plan) | {"level": level, "population": population, "quota": quota},
-            Leak,
-            lambda: sampled_leak(plan, level=level, population=population, quota=quota),
-        )
-
-    def _times(self, spec: Spec, mechanism: Mechanism, features: int, main: MeasureGain) -> float | None:
-        """V depends on noise over documents: an m-th of the noise stands for m times as many documents."""
-        if not isinstance(mechanism, Moments) or main.kept is None or main.kept.mean >= MOST:
-            return None
-        fixed, scale = mechanism, mechanism.scale(features)
-
-        def enough(times: float) -> bool:
-            kept = self._gain(spec, replace(fixed, noise=scale / times)).measures[0].kept
-            return kept is not None and kept.mean >= MOST
-
-        place = bisect_left(_TIMES, True, key=enough)
-        return None if place == len(_TIMES) else _TIMES[place]
-
-
-def _step_of(plan: Plan) -> dict[str, Any]:
-    """What every number of a trial depends on."""
-    own = own_code(plan.spec.mechanism.model_dump(mode="json"), [plan.mechanism])
-    return {"spec": plan.spec.hash, "corpus": plan.corpus.hash, "code": code_hash(), "own": own}
+        own = gain_scores(mechanism, rows, spec.gain, seed, baselines=False)
+        return summarise_gain([*(s for s in own if s.measure in known), *others], mechanism.name, spec.gain, named)
 
 
 def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | None:
@@ -320,44 +344,15 @@ def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | No
     return None
 
 
-def _nothing(gain: Interval) -> str:
-    return f"it gains nothing over working alone ({gain.mean:+.4f}, {gain.low:+.4f} to {gain.high:+.4f})"
-
-
-def _seen(one: Tried, margin: float) -> str:
-    if one.leak is None or one.gain is None:
-        return f"refused: {one.refused}"
-    kept = "" if one.kept is None else f", keeps {one.kept.mean:.0%}"
-    proved = f"; proved: {one.promised:.2f}" if one.promised is not None else ""
-    early = ", given up" if one.leak.early else ""
-    return (
-        f"gain {one.gain.mean:+.4f}{kept}; D median {one.leak.median:.2f}, 95 % below {one.leak.high:.2f} "
-        f"(chance {one.leak.chance:.2f}), {one.leak.above} of {one.leak.documents} above {margin:g} in "
-        f"{one.leak.runs} runs{early}{proved}"
-    )
-
-
 def advise_spec(
-    spec: Spec,
-    base: Path,
-    store: Path,
-    limits: Limits,
-    *,
-    write: Path,
-    confirm: bool = False,
-    workers: int | None = None,
+    spec: Spec, base: Path, store: Path, limits: Limits, *, write: Path, workers: int | None = None
 ) -> dict[str, Any]:
     """Search, keep what was found, and write the recommended spec, or else the nearest miss."""
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
-    opened = Store.open(store)
-    search = search_levers(spec, base, limits, opened)
-    found, corpus = search.spec, search.advised
-    advised = None if search.advice.best is None else found
-    audit = None
-    if advised is not None and corpus is not None and confirm:
-        current().stage("prepare", 1)
-        audit = prepare_corpus(advised, corpus, store)
+    opened, place = Store.open(store), ANYWHERE if workers is None else Place(workers)
+    search = search_settings(spec, base, limits, opened, place)
+    found, best = search.spec, search.advice.best
     asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
     name = content_key(asked | {"corpus": search.corpus})[:12]
     content = search.advice.to_json() | {
@@ -370,25 +365,19 @@ def advise_spec(
         "advised": None,
         "spec": None,
         "missed": None,
-        "confirmed": None,
         "commands": [],
     }
-    if found is not None and advised is None:
+    if found is not None and best is None:
         nearest = write.with_name(f"{write.name.removesuffix('.toml').removesuffix('.advised')}.nearest.toml")
         missed = f"The nearest miss of `ksdp advise`, {name}: it was not shown to be within the margin."
         write_advised_spec(nearest, _tables(found), missed)
         content["missed"] = str(nearest)
-    if advised is not None and corpus is not None:
-        write_advised_spec(write, _tables(advised), f"Recommended by `ksdp advise`, {name}.")
-        best = search.advice.tried[search.advice.best or 0]
-        content |= {"advised": advised.hash, "spec": str(write)}
-        write_gain(opened, advised.hash, corpus.hash, search.gain.to_json())
-        if audit is not None:
-            current().say("a whole audit of the recommended spec, on runs that the search has not seen")
-            content["confirmed"] = _confirmed(run_prepared([audit], Place(workers))[0])
-        content["commands"] = next_commands(
-            write, store, audited=confirm, runnable=best.cannot_run is None, here=not at_urls(advised.corpus)
-        )
+    if found is not None and best is not None and search.summary is not None:
+        write_advised_spec(write, _tables(found), f"Recommended by `ksdp advise`, {name}.")
+        content |= {"advised": found.hash, "spec": str(write), "audit": search.summary.audit}
+        write_gain(opened, found.hash, search.summary.corpus, search.gain.to_json())
+        runnable = search.advice.tried[best].cannot_run is None
+        content["commands"] = next_commands(write, store, runnable=runnable, here=not at_urls(found.corpus))
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))
     return content | {"report": str(advice_page(opened, name))}
@@ -402,31 +391,16 @@ def _tables(spec: Spec) -> dict[str, Any]:
     return tables
 
 
-def _confirmed(summary: Summary) -> dict[str, Any]:
-    counts, documents = summary.verdicts, summary.documents
-    sentence = f"Confirmed on fresh runs, every document: {counts.clear / documents:.1%} clear ({counts.words})."
-    return {
-        "audit": summary.audit,
-        "valid": summary.valid,
-        "documents": documents,
-        "clear": counts.clear,
-        "verdicts": counts.as_dict(),
-        "report": summary.report,
-        "sentence": sentence
-        if summary.valid
-        else "The audit of the recommended spec is void: its controls failed.",
-    }
-
-
-def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, here: bool) -> list[dict[str, str]]:
-    """What to type next, in order: audit the whole corpus, clear it, run it among parties."""
+def next_commands(spec: Path, store: Path, *, runnable: bool, here: bool) -> list[dict[str, str]]:
+    """What to type next, in order: a key, unless it is there, a clearance, and the run among parties."""
     at, stem = shlex.quote(str(spec)), spec.with_suffix("")
     kept, clearance = shlex.quote(str(store)), shlex.quote(f"{stem}.clearance")
-    commands = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]
+    commands = [] if Path("me.key").exists() else [("a key of your own", "ksdp keys me")]
+    to = "" if kept == "ksdp-store" else f" --store {kept}"
     commands.append(
         (
-            "audit the clear documents by themselves, sign what holds",
-            f'ksdp clear {at} --clearance {clearance} --key ME.key --who "YOUR NAME" --store {kept}',
+            "sign what the audit has proved",
+            f'ksdp clear {at} --clearance {clearance} --key me.key --who "YOUR NAME"{to}',
         )
     )
     if runnable:
@@ -436,6 +410,6 @@ def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, her
             why += "; HERE.toml names copies of the files on this machine, and is what was cleared"
         commands += [
             ("what all parties agree on", f"ksdp plan {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
-            (why, f"ksdp party protocol.toml --me ME --key ME.key {entered} --out result"),
+            (why, f"ksdp party protocol.toml --me ME --key me.key {entered} --out result"),
         ]
     return [{"why": why, "command": command} for why, command in commands]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -69,8 +71,12 @@ def earlier(ratings: sp.csr_array, places: sp.csr_array, levers: Levers) -> tupl
     return kept(ratings, ~late), kept(ratings, late)
 
 
-def gain_rows(source: RawCorpus, spec: Spec, *, nonnegative: bool) -> GainRows:
+def gain_rows(
+    source: RawCorpus, spec: Spec, *, nonnegative: bool, listed: Collection[str] | None = None
+) -> GainRows:
     """Documents that have features both with and without a spec's levers.
+
+    Where ids are `listed`, only these documents may enter a run.
 
     Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
     idf in the place of a public one's columns that are not in the reference.
@@ -107,6 +113,7 @@ def gain_rows(source: RawCorpus, spec: Spec, *, nonnegative: bool) -> GainRows:
         later,
         basis,
         spec.corpus.levers.drawn,
+        None if listed is None else np.isin(without.ids[judged], list(listed)),
     )
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.store import Store, write_text
-
-_Found = TypeVar("_Found")
 
 
 def advice_page(store: Store, name: str) -> Path:
@@ -26,17 +22,6 @@ def write_advice(store: Store, name: str, advice: Mapping[str, Any]) -> None:
     """Keep advice."""
     (store.root / "advice").mkdir(mode=0o700, exist_ok=True)
     write_checked_json(store.root / "advice" / f"{name}.json", advice)
-
-
-def kept_step(store: Store, asked: Mapping[str, Any], kind: type[_Found], compute: Callable[[], _Found]) -> _Found:
-    """What a step of a search found: read where the store has it, else computed and kept."""
-    path = store.root / "advice" / "steps" / f"{content_key(dict(asked))[:24]}.json"
-    if path.is_file():
-        return TypeAdapter(kind).validate_python(_read(path)["found"])
-    found = compute()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_checked_json(path, {"found": TypeAdapter(kind).dump_python(found, mode="json")})
-    return found
 
 
 def write_advice_page(store: Store, name: str, page: str) -> None:

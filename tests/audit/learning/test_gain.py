@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 from sklearn.decomposition import TruncatedSVD
 
-from ksdp.audit.learning.gain import ALL, GainRows, gain_scores, interval, summarise_gain
+from ksdp.audit.learning.gain import ALL, OTHERS, GainRows, gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, exact_of
 from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, rated, topic_match
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
@@ -47,7 +47,22 @@ def test_unlike_parties_gain_and_one_that_is_alone_knows_its_own() -> None:
     summary = summarise_gain(list(gain_scores(PDSVD(rank=3), rows, asked, 1)), "pd-svd", asked, True)
     assert summary.measures[0].gains
     assert summary.measures[0].kept.mean == pytest.approx(1.0)
-    assert "gains +" in summary.sentences[0]
+    # What a party asks first is about its own documents, of which it knows as much alone.
+    assert summary.sentences[0].startswith("On its own documents ")
+    assert summary.sentences[1].startswith("Joining gains +")
+    own, others = summary.measures[0].own, summary.measures[0].others
+    assert own.high < others.low
+
+
+def test_a_gain_is_of_the_documents_that_may_enter() -> None:
+    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    mine = dataclasses.replace(rows, listed=rows.party != "bob")
+    found, every = table(PDSVD(rank=3), mine, asked), table(PDSVD(rank=3), rows, asked)
+    judged = OTHERS + "bob"
+    assert found[0, "run", "", "bob", "energy"] < 0.5 < 0.95 < every[0, "run", "", "bob", "energy"]
+    assert found[0, "run", "", judged, "energy"] == pytest.approx(every[0, "run", "", judged, "energy"], abs=0.02)
+    same = [key for key in found if key[1] in ("alone", "exact")]
+    assert [found[key] for key in same] == [every[key] for key in same]
 
 
 def test_scores_are_those_of_a_plain_svd() -> None:
@@ -71,7 +86,8 @@ def test_alike_parties_with_many_documents_gain_nothing_and_that_is_said_first()
     summary = summarise_gain(list(gain_scores(PDSVD(rank=2), rows, asked, 1)), "pd-svd", asked, False)
     assert summary.alike
     assert summary.sentences[0].startswith("Joining gains nothing here, for parties drawn alike")
-    assert summary.sentences[1].startswith("Public data alone are as good")
+    assert summary.sentences[1].startswith("On its own documents a party gains nothing for sure: ")
+    assert summary.sentences[2].startswith("Public data alone are as good")
 
 
 def test_noise_costs_gain_and_only_the_run_is_learnt_again_without_baselines() -> None:

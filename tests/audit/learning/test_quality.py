@@ -7,13 +7,9 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.decomposition import PCA
 
-from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical, restrict
-from ksdp.audit.learning.measures import LearningCost, NotLearnt, learning_cost, residual_share
-from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.learning.measures import residual_share
 
 
 def dense_residual(matrix: np.ndarray, basis: np.ndarray, mean: np.ndarray | None = None) -> float:
@@ -49,57 +45,6 @@ def corpus() -> Corpus:
     rows[30:] = 0
     rows[30:, 11] = rng.uniform(5, 9, size=10)  # documents that live on a feature of their own
     return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(40)]))
-
-
-def test_the_svd_of_all_documents_is_the_best_there_is_and_exclusion_costs() -> None:
-    documents = corpus()
-    cost = learning_cost(PDSVD(rank=3), documents, np.arange(30), seed=1)
-    assert isinstance(cost, LearningCost)
-    singular = np.linalg.svd(documents.matrix.toarray(), compute_uv=False)
-    assert cost.learnt_from_all == pytest.approx(1 - (singular[:3] ** 2).sum() / (singular**2).sum(), abs=1e-6)
-    dense = documents.matrix.toarray()
-    kept_only = np.linalg.svd(dense[:30])[2][:3]
-    assert cost.learnt_from_cleared == pytest.approx(dense_residual(dense, kept_only), abs=1e-6)
-    assert cost.learnt_from_cleared > cost.learnt_from_all + 0.05
-    nothing_left_out = learning_cost(PDSVD(rank=3), documents, np.arange(40), seed=1)
-    assert isinstance(nothing_left_out, LearningCost)
-    assert nothing_left_out.learnt_from_cleared == nothing_left_out.learnt_from_all
-
-
-def test_pca_is_judged_around_its_mean() -> None:
-    documents = corpus()
-    cost = learning_cost(PDPCA(rank=3), documents, np.arange(40), seed=1)
-    assert isinstance(cost, LearningCost)
-    explained = PCA(3).fit(documents.matrix.toarray()).explained_variance_ratio_.sum()
-    assert cost.learnt_from_all == pytest.approx(1 - explained, abs=1e-6)
-
-
-def test_nmf_is_no_better_than_the_svd() -> None:
-    documents = corpus()
-    nmf, svd = (learning_cost(m, documents, np.arange(30), seed=1) for m in (PDNMF(rank=3), PDSVD(rank=3)))
-    assert isinstance(nmf, LearningCost)
-    assert isinstance(svd, LearningCost)
-    assert svd.learnt_from_all - 1e-9 <= nmf.learnt_from_all < 1
-
-
-class NoBasis:
-    name, version = "none", 1
-
-    def releases(self, features: int) -> tuple[Release, ...]:
-        return (Release("total", (features,)),)
-
-    def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        return Observables({"total": np.zeros(database.parties[0].shape[1])})
-
-
-def test_without_a_basis_there_is_no_number() -> None:
-    assert learning_cost(NoBasis(), corpus(), np.arange(3), seed=1) is None
-
-
-def test_too_few_documents_to_learn_from_are_said_to_be() -> None:
-    cost = learning_cost(PDSVD(rank=5), corpus(), np.arange(3), seed=1)
-    assert isinstance(cost, NotLearnt)
-    assert cost.refused
 
 
 def test_restricting_a_corpus_keeps_ids_and_features() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -13,111 +12,94 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.advice import (
+    ADVICE_VERSION,
+    PROVED_RUNS,
+    Advice,
     Baselines,
+    Checked,
     Leak,
     Setting,
     Tried,
     advice_sentences,
-    advise,
     at_setting,
+    candidates,
     chance_distance,
     documents_needed,
-    grid,
-    lever_space,
+    frontier_of,
+    in_order,
+    nearest_miss,
     sampled_leak,
+    wider,
 )
 from ksdp.audit.specs.models import parse_spec
 
-LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)
+LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, ())
 BASE = Baselines("energy", 0.1, 0.3, 0.2)
 
 
-def tried(value: float, high: float, limit: float, low: float = 0.01, **more) -> Tried:
-    leak = Leak(100, 400, high / 2, high, 3, limit, limit / 2, 0.05, high, "row-space-energy", (), False)
-    share = (value - 0.1) / 0.2
-    gain, kept = Interval(value - 0.1, low, 1.0), Interval(share, share - 0.1, share + 0.1)
-    return Tried(Setting(rank=3), gain, kept, value, leak, **more)
+def tried(gain: float, low: float = 0.01, high: float | None = None, **more) -> Tried:
+    """A setting with a gain; measured on a sample where `high` is given."""
+    leak = None if high is None else dataclasses.replace(LEAK, high=high, above=7)
+    kept = Interval(gain / 0.2, gain / 0.2 - 0.1, gain / 0.2 + 0.1)
+    return Tried(Setting(rank=3), Interval(gain, low, 1.0), kept, 0.1 + gain, leak, **more)
 
 
-def advice(*found: Tried):
-    return advise(found, BASE, margin=0.2, quota=0.05, confidence=0.95, documents=1000)
+def advice(*found: Tried, checked: tuple[Checked, ...] = (), best: int | None = None, needed: str | None = None):
+    nearest = nearest_miss(found, checked) if best is None else None
+    return Advice(ADVICE_VERSION, 0.2, 0.3, 1000, BASE, found, frontier_of(found), best, nearest, checked, needed)
 
 
-def test_of_the_useful_and_safe_the_one_that_gains_most_is_advised() -> None:
-    found = advice(tried(0.29, 0.5, 0.9), tried(0.25, 0.15, 0.04), tried(0.28, 0.18, 0.05), tried(0.2, 0.4, 0.5))
-    assert found.best == 2
-    assert found.frontier == (0, 1, 2)
-    said = advice_sentences(found)
-    assert said[0].startswith("Run rank 3: it gains +0.1800")
-    assert "90% (80% to 100%)" in said[0]
-    assert any("at least 95.0% of the documents" in sentence for sentence in said)
-    more = advice_sentences(advice(tried(0.28, 0.18, 0.05, times=2**0.25)))
-    assert more[1] == "With about 1.2 times as many documents it would keep 90% of what the exact run gains."
-
-
-def test_of_those_that_gain_nearly_as_much_the_safest_is_advised() -> None:
-    found = advice(tried(0.28, 0.18, 0.05), tried(0.275, 0.12, 0.04), tried(0.2, 0.05, 0.01))
-    assert found.best == 1
-
-
-def test_a_proof_is_safe_whatever_chance_measures_and_comes_first() -> None:
-    found = advice(tried(0.28, 0.1, 0.04), tried(0.275, 0.21, 0.2, promised=0.2))
-    assert found.best == 1
-    said = advice_sentences(found)
-    assert any("above 0.20: noise or a secret draw proves it" in sentence for sentence in said)
-    assert any("by chance" in sentence for sentence in said)
-    # A promise beyond the margin proves nothing.
-    assert advice(tried(0.275, 0.21, 0.2, promised=0.3)).best is None
-
-
-def test_what_is_proved_comes_before_what_is_measured_alone_and_this_is_said() -> None:
-    measured, sure = tried(0.29, 0.1, 0.02), tried(0.2, 0.1, 0.3, promised=0.1)
-    found = advice(measured, sure)
-    assert found.best == 1
-    assert "Safe against the tried attacks alone, rank 3 gains +0.1900." in advice_sentences(found)
-    assert advice(measured, tried(0.2, 0.1, 0.3)).best == 0
-
-
-def test_what_parties_cannot_run_is_advised_only_where_nothing_else_is_good() -> None:
-    stuck = tried(0.29, 0.1, 0.03, cannot_run="no program.")
-    assert advice(stuck, tried(0.2, 0.1, 0.03)).best == 1
-    assert "Parties cannot run it yet as it is: no program." in advice_sentences(advice(stuck))
-
-
-def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
-    leaky = tried(0.29, 0.5, 0.9)
-    found = advice(leaky, tried(0.05, 0.1, 0.03, low=-0.1))
-    assert found.best is None
-    assert (found.nearest, found.needed) == (0, documents_needed(leaky.leak, 0.2, 1000))
-    said = advice_sentences(found)
-    assert said[1].startswith(
-        "The nearest miss is rank 3: it gains +0.1900, and 95 % of the documents measure a D"
+def test_proofs_come_in_the_order_of_what_they_surely_gain_and_what_parties_can_run_first() -> None:
+    sure, larger, stuck = (
+        tried(0.1, 0.05, promised=0.2),
+        tried(0.12, 0.01, promised=0.1),
+        tried(0.2, 0.1, promised=0.2, cannot_run="no program."),
     )
-    assert f"about {found.needed:,} documents until 95 % are within the margin" in said[1]
-    assert "ksdp clear" in said[2]
-    nearer = tried(0.2, 0.3, 0.5)
-    assert advice(leaky, nearer).nearest == 1
-    shown = advice(leaky, nearer).to_json()["tried"][1]
+    nothing, beyond, measured = tried(0.1, -0.01, promised=0.2), tried(0.2, 0.1, promised=0.21), tried(0.3, 0.2)
+    refused = Tried(Setting(rank=9), refused="too large")
+    assert in_order((larger, nothing, stuck, beyond, sure, measured, refused), 0.2) == [4, 0, 2]
+    assert frontier_of((larger, nothing, stuck, beyond, sure, measured, refused)) == (0, 2)
+
+
+def test_what_is_recommended_says_who_may_enter_against_what_and_what_it_keeps() -> None:
+    proof = Checked(0, 1000, 1000, Interval(0.1, 0.05, 0.2), "The proof holds.")
+    said = advice_sentences(advice(tried(0.18, promised=0.2), checked=(proof,), best=0))
+    assert said[0].startswith("Run rank 3: all 1,000 documents may enter, and no attack on any of them has an adv")
+    assert said[1] == "An audit of exactly these says so: The proof holds."
+    tested = Checked(0, 800, 0, Interval(0.1, 0.05, 0.2), "All hold.")
+    said = advice_sentences(advice(tried(0.18, cannot_run="no program."), checked=(tested,), best=0))
+    assert said[0].endswith(
+        "800 of 1,000 documents may enter, each proved within 0.2 against the attacks that were "
+    )
+    assert said[-1] == "Parties cannot run it yet as it is: no program."
+
+
+def test_where_nothing_gains_it_says_to_work_alone() -> None:
+    found = advice(tried(0.05, low=-0.1, promised=0.2))
+    assert found.nearest is None
+    assert advice_sentences(found)[0].startswith("Work alone. No setting gains anything over that")
+
+
+def test_where_nothing_is_within_reach_the_nearest_miss_and_what_would_have_to_change_are_named() -> None:
+    leaky, proof = tried(0.2, high=0.5), tried(0.05, low=-0.1, promised=0.2)
+    wide = tried(0.1, promised=0.7)
+    found = advice(leaky, proof, wide, needed="it takes about 5,000 documents")
+    assert found.nearest == 0, "0.5 is nearer to the margin than 0.7"
+    said = advice_sentences(found)
+    assert said[0].startswith("Not reachable within a margin of 0.2: work alone")
+    assert said[1].startswith("What is proved within it gains nothing for sure; rank 3 gains most, +0.0500")
+    assert "The nearest miss is rank 3: with all documents it gains +0.2000" in said[2]
+    assert "but 7 of 100 sampled documents measure a D above the margin" in said[2]
+    assert said[3].startswith("What would have to change: a margin of 0.7, within which rank 3 gains +0.1000")
+    assert said[3].endswith("; or it takes about 5,000 documents.")
+    shown = found.to_json()["tried"][0]
     assert (shown["setting"], shown["name"]) == ({"rank": 3}, "rank 3")
-
-
-def test_what_more_runs_may_settle_is_not_called_unsafe() -> None:
-    found = advice(tried(0.29, 0.18, 0.09))
-    assert (found.best, found.unsettled, found.nearest, found.needed) == (None, (0,), 0, 1448)
-    assert "not settled" in advice_sentences(found)[0]
-
-
-def test_where_none_gains_it_says_to_work_alone() -> None:
-    found = advice(tried(0.05, 0.1, 0.03, low=-0.1))
-    assert found.best is None
-    assert (found.nearest, found.needed) == (None, None)
-    assert "gains anything" in advice_sentences(found)[0]
-
-
-def test_what_nobody_looks_at_is_not_safe() -> None:
-    unread = dataclasses.replace(LEAK, unread=("sums",))
-    assert not Tried(Setting(), Interval(0.1, 0.05, 0.2), None, 0.2, unread, promised=0.1).good(0.05, 0.2)
-    assert Tried(Setting(), Interval(0.1, 0.05, 0.2), None, 0.2, LEAK).good(0.05, 0.2)
+    # Whoever is left out may have carried the gain: the list counts, not all documents.
+    lost = Checked(0, 750, 0, Interval(-0.01, -0.02, 0.01), "All hold.")
+    assert (
+        "250 of 1,000 would have to stay out, and with the other 750 it gains -0.0100"
+        in advice_sentences(advice(leaky, checked=(lost,)))[1]
+    )
 
 
 @pytest.mark.parametrize(("few", "many"), [(30, 120), pytest.param(60, 240, marks=pytest.mark.validity)])
@@ -159,45 +141,46 @@ def spec(mechanism: dict, levers: dict | None = None):
     return parse_spec({"corpus": corpus, "mechanism": mechanism, "design": design, "statistics": geometry})
 
 
-def test_the_grid_starts_at_the_spec_and_then_opens_fewest_numbers_first() -> None:
+def test_candidates_are_the_spec_its_proofs_and_measured_noise_at_ranks_that_are_no_smaller() -> None:
     asked = spec({"name": "pd-svd", "rank": 4})
-    space = lever_space(asked, 5000)
-    assert [lever.name for lever in space] == ["opens", "rank", "noise", "drawn", "vocabulary"]
-    every = grid(asked, 5000)
-    assert (every[0], at_setting(asked, every[0], 5000)) == (Setting(), asked)
-    assert len(every) == len(set(every))
-    first = every[1]
-    assert (first.opens, first.rank, first.vocabulary) == ("final", 2, 500)
-    sizes = [(one.vocabulary or 5000) * (one.rank or 4) for one in every[1:] if one.opens == "final"]
-    assert sizes == sorted(sizes)
-    last = next(one for one in every if (one.noise, one.drawn, one.vocabulary, one.rank) == (0.4, 0.25, 500, 2))
-    found = at_setting(asked, last, 5000)
-    assert found.mechanism.name == "noisy"
-    assert found.mechanism.parameters["scale"] == pytest.approx(1 / math.sqrt(500))
-    assert found.corpus.levers.most_frequent == 500
-    assert found.mechanism.parameters["parameters"] == {"rank": 2, "opens": "final"}
-    assert found.corpus.levers.drawn == 0.25
-    assert found.design.party_size == 10
+    found = candidates(asked, 100, 10.0)
+    assert (found[0], at_setting(asked, found[0], 100)) == (Setting(), asked)
+    assert len(found) == len(set(found))
+    assert {one.rank for one in found} == {None, 4, 8}, "`moments` names the spec's own"
+    assert [one for one in found if one.drawn or one.advantage][:2] == [
+        Setting(opens="final", drawn=0.2),
+        Setting(rank=4, advantage=0.2, row_bound=10.0),
+    ]
+    assert {one.noise for one in found} == {None, 0.01, 0.02}, "a tenth and a fifth of an entry of a unit row"
+    # Where nothing public bounds a row, or too many columns there are, noise has no size.
+    assert all(one.advantage is None for one in (*candidates(asked, 100, None), *candidates(asked, 5000, 1.0)))
+    exact = [one.advantage or one.drawn for one in wider(asked, Setting(rank=8), 100, 10.0)]
+    assert exact == [0.4, 0.4, 0.5, 0.5, 0.7, 0.7, 0.9, 0.9]
+
+
+def test_a_setting_is_a_spec_that_can_be_typed() -> None:
+    asked = spec({"name": "pd-svd", "rank": 4})
+    noisy = at_setting(asked, Setting(opens="final", noise=0.01), 100)
+    assert noisy.mechanism.model_dump() == {"name": "pd-svd", "rank": 4, "opens": "final", "noise": 0.01}
+    found = at_setting(asked, Setting(rank=8, advantage=0.2, row_bound=10.0, vocabulary=50), 100)
+    assert found.mechanism.parameters == {"rank": 8, "colluders": 1, "advantage": 0.2, "row_bound": 10.0}
+    assert (found.mechanism.name, found.corpus.levers.most_frequent) == ("moments", 50)
+    assert found.design.with_runs == PROVED_RUNS
+    own = spec({"name": "moments", "rank": 3, "colluders": 2})
+    turned = at_setting(own, Setting(advantage=0.1, rank=2), 50).mechanism.parameters
+    assert turned == {"rank": 2, "colluders": 2, "advantage": 0.1}
 
 
 def test_a_draw_lets_that_share_of_every_size_enter() -> None:
     tables = spec({"name": "pd-svd"}, {"drawn": 0.5}).model_dump(mode="json")
     tables["parties"] = {"honest": 0.2, "coalition": 60}
+    tables["corpus"]["party"] = "office"
     asked = parse_spec(tables)
-    lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "drawn")
-    assert lever.values == (0.5, 0.25)
-    assert at_setting(asked, Setting(drawn=0.5), 5000) == asked
+    assert all(one.drawn is None for one in candidates(asked, 50, 1.0)), "it has a draw of its own"
     half = at_setting(asked, Setting(drawn=0.25), 5000)
     assert (half.corpus.levers.drawn, half.design.party_size) == (0.25, 20)
     assert (half.parties.honest, half.parties.coalition) == (0.1, 30)
-
-
-def test_moments_have_a_promise_to_turn() -> None:
-    asked = spec({"name": "moments", "rank": 3}, {"basis": "b.npy", "directions": 20})
-    assert [lever.name for lever in lever_space(asked, 5000)] == ["rank", "advantage", "drawn"]
-    chosen = at_setting(asked, Setting(advantage=0.1, rank=2), 5000).mechanism.parameters
-    assert (chosen["advantage"], chosen["rank"]) == (0.1, 2)
-    assert grid(asked, 5000, ("advantage",))[1:] == [Setting(advantage=one) for one in (0.1, 0.2, 0.4)]
+    assert half.corpus.idf == "party", "everybody's weights count documents that are not drawn"
 
 
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
@@ -232,8 +215,6 @@ def test_a_hopeless_setting_is_given_up_after_a_sixteenth_of_its_runs(corpus: Co
         tables["decision"]["margin"] = margin
         leaks[margin] = sampled_leak(make_plan(parse_spec(tables), corpus), level=0.05, population=90)
     assert (leaks[0.1].runs, leaks[0.3].runs) == (20, 80)
-    assert leaks[0.1].early
-    assert leaks[0.3].early
 
 
 def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> None:

@@ -2,24 +2,60 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ksdp.audit.results.parts import VerdictCounts
-from ksdp.dashboards.audits.sentences import next_steps
+from ksdp.dashboards.audits.sentences import next_steps, why_sensitive
+from ksdp.storage.learning import GainAndAdvice
 
 from ...summaries import example
 
 
-def test_a_few_sensitive_documents_are_decided_about_and_the_rest_audited_again() -> None:
-    first, second = next_steps(example())
-    assert "Decide about the 1 sensitive document:" in first
-    assert "ksdp clear" in first
+def test_it_says_why_documents_are_sensitive_and_ends_in_advice_or_what_that_found() -> None:
+    about = example()
+    first, second = next_steps(about, spec="mail.toml")
+    assert first.startswith("Do not run it as it stands: 1 of 5 documents are given away; most are found because ")
+    assert "“ksdp advise mail.toml” looks for a setting within the margin" in first
     assert "3 undecided documents for safe" in second
-    runs = f"{example().runs:,} runs prove neither. About 1,234 would decide half of them"
-    assert runs in next_steps(example(), 1234.0)[1]
+    found = {
+        "best": None,
+        "sentences": ["Not reachable.", "It takes 9."],
+        "gain": {"sentences": ["Joining gains."]},
+    }
+    (told, _) = next_steps(about, learning=GainAndAdvice(None, found, False))
+    assert told.endswith("“ksdp advise” found: Not reachable. Joining gains. It takes 9.")
+    commands = [{"command": "ksdp keys me"}, {"command": "ksdp clear mail.advised.toml"}]
+    (told, _) = next_steps(about, learning=GainAndAdvice(None, found | {"best": 1, "commands": commands}, False))
+    assert told.endswith("Next: “ksdp clear mail.advised.toml”"), "never back to where it came from"
 
 
-def test_where_most_are_sensitive_the_setting_is_at_fault() -> None:
-    (only,) = next_steps(example(verdicts=VerdictCounts(5, 0, 0)))
-    assert only.startswith("Do not run it like this. With 5 of 5 documents given away")
+def test_why_is_said_in_words_by_the_statistic_that_finds_most() -> None:
+    about = example()
+    row = next(iter(about.statistics.values()))
+    for name, words in (
+        ("missing-weight", "a zero in the release"),
+        ("linear-basis", "as equations"),
+        ("row-space-energy", "far from the rest"),
+    ):
+        statistics = {"w-max": replace(row, sensitive=1), name: replace(row, sensitive=2)}
+        assert words in why_sensitive(replace(about, statistics=statistics))
+    assert why_sensitive(replace(about, statistics={"w-max": replace(row, sensitive=0)})).startswith(
+        "only several"
+    )
+
+
+def test_the_runs_that_would_decide_are_in_the_unit_of_the_key() -> None:
+    about = example()
+    wanted = about.design.with_runs(1234.0)
+    assert f"“with_runs = {wanted}” in the specification, about 1,234 runs" in next_steps(about, 1234.0)[1]
+    share = min(about.design.share, 1 - about.design.share)
+    assert wanted == pytest.approx(1234 * share, rel=0.15, abs=1)
+
+
+def test_where_few_stand_out_they_may_be_decided_about() -> None:
+    few = example(verdicts=VerdictCounts(1, 29, 0), documents=30)
+    assert "Or decide about the 1 sensitive document:" in next_steps(few)[1]
+    assert len(next_steps(example(verdicts=VerdictCounts(5, 0, 0)))) == 1
 
 
 def test_what_nobody_looks_at_is_named_and_what_is_clear_can_be_signed() -> None:

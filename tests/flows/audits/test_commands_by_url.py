@@ -120,9 +120,8 @@ def test_gain_and_columns(both: Both) -> None:
 def test_advice_and_what_to_type_next(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     copied, make = [], spec_files.Copy
     monkeypatch.setattr(spec_files, "Copy", lambda url: copied.append(url) or make(url))
-    limits = ("--tried", 1, "--sampled", 40, "--runs", 30, "--quota", 0.3, "--levers", "advantage", "--confirm")
-    near, far = (both.told(folder, "advise", *limits) for folder in (both.near, both.far))
-    assert near["confirmed"]["valid"]
+    near, far = (both.told(folder, "advise") for folder in (both.near, both.far))
+    assert near["best"] is not None
     assert len(copied) == len(set(copied)) == 4  # the search and the audit of what it found are of one version
     where = frozenset({"asked", "audit", "name", "report", "spec", "advised", "commands"})
     assert without(near, where) == without(far, where)

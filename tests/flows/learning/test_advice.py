@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,13 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
+from ksdp.audit.screening.advice import Setting
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows import learning
-from ksdp.flows.learning import Limits, advise_spec, measure_gain
+from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.learning import Limits, advise_spec, begin_search, measure_gain, spec_rows
 from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.clearances import read_clearance
 from ksdp.storage.learning import learning_of, read_advice, write_gain
 from ksdp.storage.readers import spec_files
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -23,6 +26,7 @@ from ksdp.storage.remote import RemotePlace
 from ksdp.storage.store import Store
 
 from ...buckets import folder_as_bucket
+from ...typed import typed
 
 ROWS, TERMS = 600, 12
 
@@ -39,9 +43,6 @@ def base(tmp_path: Path) -> Path:
     pd.DataFrame({"office": np.array(["north", "south"])[party]}).to_csv(tmp_path / "labels.csv", index=False)
     (tmp_path / "words.txt").write_text("".join(f"word{i}\n" for i in range(TERMS)))
     return tmp_path
-
-
-NOISE = 40.0
 
 
 def spec(**mechanism):
@@ -70,7 +71,8 @@ def test_unlike_parties_gain_by_a_run_that_is_safe_by_construction(base: Path) -
     assert found.parties == ("north", "south")
     assert main.gains
     assert main.exact.mean > main.alone.mean
-    assert found.sentences[0].startswith("Joining gains +")
+    assert found.sentences[0].startswith("On its own documents ")
+    assert found.sentences[1].startswith("Joining gains +")
 
 
 def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
@@ -88,26 +90,23 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
     assert learning_of(store, spec().hash, corpus).nothing_gained == found.sentences[0]
 
 
-def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(tried=2, documents=30, runs=30, quota=0.2, levers=("advantage",))
+def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
-    out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
-    assert sum(one["leak"] is not None for one in out["tried"]) == 2
-    assert out["best"] is not None
+    out = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml", workers=1)
+    best = out["tried"][out["best"]]
+    assert best["promised"] == 0.2
     assert (out["missed"], out["nearest"]) == (None, None)
     assert (out["tried"][0]["setting"], out["tried"][0]["name"]) == ({}, "the spec as it stands")
+    (checked,) = out["checked"]
+    assert (checked["listed"], checked["every_attack"]) == (ROWS, ROWS)
     advised, folder = read_spec_file(base / "advised.toml")
     assert folder == base.resolve()
     assert advised.seed != spec().seed
     assert advised.cluster == parse_spec(tables).cluster
-    assert advised.mechanism.parameters["advantage"] == out["tried"][out["best"]]["setting"].get("advantage", 0.2)
-    assert advised.design == spec().design
     page = Path(out["report"]).read_text()
     assert out["sentences"][0].split(":")[0] in page
-    assert "exact run</text>" in page
-    assert [step["command"].split()[1] for step in out["commands"]] == ["audit", "clear", "columns", "party"]
-    assert out["gain"]["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
     assert "<script" not in page
+    assert [step["command"].split()[1] for step in out["commands"]] == ["keys", "clear", "columns", "party"]
     store = Store.open(base / "store")
     assert read_advice(store, out["name"])["spec"] == str(base / "advised.toml")
     # Audits of the spec that was asked about, and of the recommended one, both find it.
@@ -117,19 +116,21 @@ def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch
     told = learning_of(store, advised.hash, spec_corpus(advised, base).hash)
     assert told.recommended
     assert told.gain is not None
-    assert told.gain["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
+    assert told.gain["measures"][0]["gain"] == checked["gain"]
 
-    # The same command computes nothing again; another level does.
+    # The audit is in the store: nothing is run again, by advice or by what it says to type.
     def stopped(*_: object, **__: object) -> None:
-        raise InputError("measured again")
+        raise InputError("run again")
 
-    monkeypatch.setattr(learning, "sampled_leak", stopped)
-    again = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
-    assert {**again, "report": ""} == {**out, "report": ""}
-    other = advise_spec(
-        parse_spec(tables), base, base / "store", replace(limits, quota=0.3), write=base / "a.toml"
-    )
-    assert {one["refused"] for one in other["tried"]} == {"measured again"}
+    monkeypatch.setattr("ksdp.tasks.slices.sample", stopped, raising=False)
+    again = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml", workers=1)
+    assert again == out
+    monkeypatch.chdir(base)
+    for step in out["commands"][:2]:
+        assert typed(*shlex.split(step["command"])[1:]).exit_code == 0
+    assert len(read_clearance(base / "advised.clearance").documents) == ROWS
+    whole = measure_gain(advised, base).measures[0].gain
+    assert measure_gain(advised, base, clearance=base / "advised.clearance").measures[0].gain == whole
 
 
 def at_urls(base: Path, there: RemotePlace) -> Spec:
@@ -154,55 +155,57 @@ def test_a_gain_is_kept_of_the_version_it_was_measured_on(base: Path, monkeypatc
     assert len(copied) == len(set(copied)) == 3
 
 
-def test_where_everything_leaks_the_nearest_miss_is_written(base: Path) -> None:
-    """Few documents, little noise: useful, and not safe."""
-    asked = spec(noise=1e-6, rank=2)
-    tables = asked.model_dump(mode="json")
-    tables["design"]["party_size"] = 60
-    limits = Limits(tried=1, documents=30, runs=40, quota=0.2, levers=("rank",))
-    out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
+def small(base: Path, rows: int = 90) -> Spec:
+    """Of so few documents nothing that is proved within the margin leaves a gain."""
+    counts, labels = sp.load_npz(base / "counts.npz")[:rows], pd.read_csv(base / "labels.csv")[:rows]
+    sp.save_npz(base / "counts.npz", sp.csr_array(counts))
+    labels.to_csv(base / "labels.csv", index=False)
+    tables = spec().tables() | {"mechanism": {"name": "pd-svd", "rank": 2, "opens": "final", "noise": 0.01}}
+    return parse_spec(tables | {"decision": {"margin": 0.05}, "gain": {"splits": 4}})
+
+
+def test_where_everything_leaks_the_nearest_miss_is_written_with_the_documents_of_plan(base: Path) -> None:
+    asked = small(base)
+    out = advise_spec(asked, base, base / "store", Limits(documents=30), write=base / "advised.toml", workers=1)
     assert out["best"] is None
-    assert out["needed"] > ROWS
-    assert "documents until 95 % are within the margin, and there are" in out["sentences"][1]
+    assert out["sentences"][0].startswith("Not reachable within a margin of 0.05")
+    assert out["needed"] in forecast(asked, base)["safe"]["sentence"]
+    assert out["needed"] in out["sentences"][-1]
     assert not (base / "advised.toml").exists()
     missed, _ = read_spec_file(base / "advised.nearest.toml")
     assert out["missed"] == str(base / "advised.nearest.toml")
-    assert (missed.mechanism, missed.seed) == (asked.mechanism, derived_seed(asked.seed, Purpose.SEARCHED))
+    assert missed.seed == derived_seed(asked.seed, Purpose.SEARCHED)
     assert "is written as <code>" in Path(out["report"]).read_text()
     assert out["commands"] == []
 
 
-def test_a_setting_that_gains_nothing_is_not_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_gains_nothing_is_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object, **__: object) -> None:
-        raise InputError("it was run")
+        raise AssertionError("it was run")
 
-    monkeypatch.setattr(learning, "sampled_leak", run)
-    limits = Limits(tried=1, documents=60, runs=60, quota=0.2, levers=("rank",))
-    out = advise_spec(spec(noise=1e4, rank=2), base, base / "store", limits, write=base / "advised.toml")
-    (tried,) = out["tried"]
-    assert tried["refused"].startswith("it gains nothing over working alone (-")
-    assert tried["leak"] is None
-    assert out["sentences"][0].startswith("No setting within these levers gains anything")
-
-
-def test_noise_that_costs_much_says_of_how_many_documents_it_would_not(base: Path) -> None:
-    """As many as leave enough of the gain with so much less noise, and no fewer."""
-    limits = Limits(tried=1, documents=30, runs=20, quota=0.2, levers=("rank",))
-    asked = spec(noise=NOISE, advantage=0.9)
-    out = advise_spec(asked, base, base / "store", limits, write=base / "advised.toml")
-    (tried,) = out["tried"]
-    assert 1 < tried["times"] < 100
-
-    def kept(noise: float) -> float:
-        found = measure_gain(spec(noise=noise, advantage=0.9), base).measures[0].kept
-        assert found is not None
-        return found.mean
-
-    assert kept(NOISE) < kept(NOISE / tried["times"] * 2**0.25) < 0.9 <= kept(NOISE / tried["times"])
+    for name in ("sampled_leak", "forecast_clear"):
+        monkeypatch.setattr(learning, name, run)
+    rng = np.random.default_rng(0)
+    sp.save_npz(base / "counts.npz", sp.csr_array(rng.poisson(1.0, (ROWS, TERMS))))
+    out = advise_spec(spec(noise=1e4, rank=4), base, base / "store", Limits(), write=base / "advised.toml")
+    assert all(one["leak"] is None for one in out["tried"])
+    assert out["sentences"][0].startswith("Work alone.")
+    assert (out["spec"], out["missed"]) == (None, None)
 
 
-def test_a_spec_elsewhere_and_a_quota_that_cannot_be_shown_are_refused(base: Path) -> None:
+def test_a_smaller_run_is_held_against_working_alone_at_its_own_rank(base: Path) -> None:
+    """And a row of a benchmark, which is given as a spec, against the search's."""
+    source = spec_rows(spec(), base)
+    search = begin_search(spec(rank=4), source, Limits(), Store.open(base / "store"))
+    for of, rank in ((None, 2), (spec(rank=4), 4)):
+        found, alone = search.gained(Setting(rank=2), of), measure_gain(spec(rank=rank), base).measures[0].alone
+        assert found.value is not None
+        assert found.gain is not None
+        assert found.value - found.gain.mean == pytest.approx(alone.mean)
+
+
+def test_a_spec_elsewhere_and_a_quota_that_is_none_are_refused(base: Path) -> None:
     with pytest.raises(InputError, match="folder"):
         advise_spec(spec(), base, base / "store", Limits(), write=base / "other" / "x.toml")
-    with pytest.raises(InputError, match="cannot be shown"):
-        advise_spec(spec(), base, base / "store", Limits(documents=10, quota=0.01), write=base / "x.toml")
+    with pytest.raises(InputError, match=r"`quota` must be in \(0, 1\); got 1"):
+        Limits(quota=1.0)

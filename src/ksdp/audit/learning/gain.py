@@ -20,6 +20,10 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.specs.models import GainSpec
 
 ALL = "everybody's documents"
+OTHERS = "documents of others than "
+"""Before a party's name: what is judged are all held-out documents but its own."""
+MANY_SPLITS, FEW_SPLITS, FEW_ENTRIES = 20, 5, 300_000
+"""Splits where a spec names no number: few where the corpus has more entries, and a split takes seconds."""
 _LEVEL = 0.05
 
 
@@ -42,6 +46,8 @@ class GainRows:
     """Public directions in the columns of `judge`, shape (features, r)."""
     drawn: float | None = None
     """The share of the documents that enter a run; whoever works alone uses all of its own."""
+    listed: NDArray[np.bool_] | None = None
+    """Which documents may enter a run; None: all."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Score:
     party: str
     """Who is alone; empty for the others."""
     judged: str
-    """`ALL`, or the party whose own held-out documents these are."""
+    """`ALL`, the party whose own held-out documents these are, or `OTHERS` before its name."""
     measure: str
     value: float
 
@@ -112,11 +118,12 @@ def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
 
 
 def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
-    """Which documents the parties' draws let into the run of a split."""
+    """Which of the listed documents the parties' draws let into the run of a split."""
     count = rows.judge.shape[0]
+    listed = np.ones(count, dtype=bool) if rows.listed is None else rows.listed
     if rows.drawn is None:
-        return np.ones(count, dtype=bool)
-    return np.asarray(generator(seed, Purpose.LEARNING, number, 3).random(count) < rows.drawn)
+        return listed
+    return np.asarray(listed & (generator(seed, Purpose.LEARNING, number, 3).random(count) < rows.drawn))
 
 
 def gain_scores(
@@ -128,7 +135,7 @@ def gain_scores(
     """
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
     rank = traits_of(mechanism).rank or 1
-    for number in range(asked.splits):
+    for number in range(asked.splits or (MANY_SPLITS if rows.judge.nnz <= FEW_ENTRIES else FEW_SPLITS)):
         split = _split(rows, asked, seed, number)
         rng = generator(seed, Purpose.LEARNING, number, 1)
         enter = split.train & _entering(rows, seed, number)
@@ -137,14 +144,16 @@ def gain_scores(
         if best is not None:
             learners += [("exact", "", best), *_baselines(exact, rank, rows, split, rng)]
         for who, name, learnt in learners:
-            for judged in (ALL, *([name] if name else split.names)):
+            parties = [name] if name else [*split.names] if who == "run" and len(split.names) > 1 else []
+            for judged in (ALL, *parties, *(OTHERS + party for party in parties)):
                 for measure, value in _judge(learnt, best, rows, split, judged).items():
                     yield Score(number, who, name, judged, measure, value)
 
 
 def _parts(matrix: sp.csr_array, of: NDArray[np.bool_], split: _Split) -> list[sp.csr_array]:
-    """Some rows of every party."""
-    return [_rows(matrix, of & (split.labels == name)) for name in split.names]
+    """Some rows of every party that has any."""
+    masks = (of & (split.labels == name) for name in split.names)
+    return [_rows(matrix, mask) for mask in masks if mask.any()]
 
 
 def _baselines(
@@ -161,7 +170,9 @@ def _baselines(
 
 
 def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:
-    of = np.ones(len(split.test), dtype=bool) if judged == ALL else split.labels == judged
+    others = judged.startswith(OTHERS)
+    named = (split.labels == judged.removeprefix(OTHERS)) != others
+    of = np.ones(len(split.test), dtype=bool) if judged == ALL else named
     if not (split.test & of).any():
         return {}
     test = _rows(rows.judge, split.test & of)
@@ -218,6 +229,10 @@ class MeasureGain:
     """Run less public data alone."""
     kept: Interval | None
     """Gain of the run over that of the exact run; None where the interval of that gain is not above 0."""
+    own: Interval | None
+    """Run less alone on each party's own documents, mean over parties; None where some have none in a split."""
+    others: Interval | None
+    """The same on the documents of the others."""
     parties: tuple[PartyGain, ...]
 
     @property
@@ -250,14 +265,18 @@ class GainSummary:
         sentences = []
         if not main.gains:
             sentences.append(
-                f"Joining gains nothing here, for {whose}: {told}; run less alone is {_told(main.gain)} on "
+                f"Joining gains nothing here, for {whose}: {told}; run less alone is {gain_words(main.gain)} on "
                 f"{ALL} held out."
             )
         else:
             share = "" if main.kept is None else f", {main.kept.mean:.0%} of what the exact run gains"
-            sentences.append(f"Joining gains {_told(main.gain)} over working alone, for {whose}{share} ({told}).")
+            sentences.append(
+                f"Joining gains {gain_words(main.gain)} over working alone, for {whose}{share} ({told})."
+            )
+        if main.own is not None and main.others is not None:
+            sentences.insert(not main.gains, _for_mine(main.own, main.others))
         if main.over_public is not None and main.over_public.low <= 0:
-            sentences.append(f"Public data alone are as good: run less public is {_told(main.over_public)}.")
+            sentences.append(f"Public data alone are as good: run less public is {gain_words(main.over_public)}.")
         losers = [one.party for one in main.parties if one.gain.high < 0]
         if losers:
             sentences.append(f"On their own documents these lose by joining: {', '.join(losers)}.")
@@ -276,14 +295,20 @@ def summarise_gain(scores: Sequence[Score], mechanism: str, asked: GainSpec, nam
     parties = tuple(sorted({score.party for score in scores if score.party}))
     found = tuple(_measure([s for s in scores if s.measure == name], name, parties, ratio) for name in order)
     alike = asked.parties is not None or not named
-    return GainSummary(GAIN_VERSION, mechanism, parties, alike, asked.splits, asked.held_out, found)
+    splits = len({score.split for score in scores})
+    return GainSummary(GAIN_VERSION, mechanism, parties, alike, splits, asked.held_out, found)
+
+
+def _for_mine(own: Interval, others: Interval) -> str:
+    """The first thing that a party asks: what is it to my own documents?"""
+    told = "a party gains" if own.low > 0 else "a party gains nothing for sure:"
+    told = "work alone is better: joining costs a party" if own.high < 0 else told
+    return f"On its own documents {told} {gain_words(own)}. On those of the others it gains {gain_words(others)}."
 
 
 def _measure(scores: Sequence[Score], measure: str, parties: Sequence[str], ratio: float) -> MeasureGain:
     splits = sorted({score.split for score in scores})
-    table: dict[tuple[int, str, str, str], float] = {
-        (s.split, s.learner, s.party, s.judged): s.value for s in scores
-    }
+    table: _Table = {(s.split, s.learner, s.party, s.judged): s.value for s in scores}
 
     def of(learner: str) -> list[float]:
         return [table[split, learner, "", ALL] for split in splits]
@@ -294,6 +319,11 @@ def _measure(scores: Sequence[Score], measure: str, parties: Sequence[str], rati
     ]
     run, exact = of("run"), of("exact")
     public = of("public") if (splits[0], "public", "", ALL) in table else None
+    members = tuple(_party(table, splits, party, ratio) for party in parties if _whole(table, splits, party))
+    own, others = None, None
+    if members and len(members) == len(parties):
+        own = _mean_gain(table, splits, [(party, party) for party in parties], ratio)
+        others = _mean_gain(table, splits, [(party, OTHERS + party) for party in parties], ratio)
     gain_exact = _less(exact, alone, ratio)
     kept = None
     if gain_exact.low > 0:
@@ -311,27 +341,44 @@ def _measure(scores: Sequence[Score], measure: str, parties: Sequence[str], rati
         gain_exact,
         None if public is None else _less(run, public, ratio),
         kept,
-        tuple(_party(table, splits, party, ratio) for party in parties if _whole(table, splits, party)),
+        own,
+        others,
+        members,
     )
 
 
-def _whole(table: dict[tuple[int, str, str, str], float], splits: Sequence[int], party: str) -> bool:
-    return all(
-        (split, who, name, party) in table for split in splits for who, name in (("run", ""), ("alone", party))
+_Table = dict[tuple[int, str, str, str], float]
+"""By split, learner, who is alone, and what is judged."""
+
+
+def _whole(table: _Table, splits: Sequence[int], party: str) -> bool:
+    judged = (
+        ("run", "", party),
+        ("alone", party, party),
+        ("run", "", OTHERS + party),
+        ("alone", party, OTHERS + party),
     )
+    return all((split, *where) in table for split in splits for where in judged)
 
 
-def _party(
-    table: dict[tuple[int, str, str, str], float], splits: Sequence[int], party: str, ratio: float
-) -> PartyGain:
+def _party(table: _Table, splits: Sequence[int], party: str, ratio: float) -> PartyGain:
     run = [table[split, "run", "", party] for split in splits]
     alone = [table[split, "alone", party, party] for split in splits]
     return PartyGain(party, interval(alone, ratio), interval(run, ratio), _less(run, alone, ratio))
+
+
+def _mean_gain(table: _Table, splits: Sequence[int], judged: Sequence[tuple[str, str]], ratio: float) -> Interval:
+    """Run less alone on what each party is judged by, mean over parties."""
+    gains = [
+        [table[n, "run", "", what] - table[n, "alone", party, what] for party, what in judged] for n in splits
+    ]
+    return interval([float(np.mean(one)) for one in gains], ratio)
 
 
 def _less(first: Sequence[float], second: Sequence[float], ratio: float) -> Interval:
     return interval([a - b for a, b in zip(first, second, strict=True)], ratio)
 
 
-def _told(gain: Interval) -> str:
+def gain_words(gain: Interval) -> str:
+    """A mean and its interval, for people."""
     return f"{gain.mean:+.4f} ({gain.low:+.4f} to {gain.high:+.4f})"

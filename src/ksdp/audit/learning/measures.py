@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from pydantic.dataclasses import dataclass
 from scipy.optimize import linear_sum_assignment
 
-from ksdp.audit.contract import Database, Mechanism
-from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.learning.learners import Learnt, Predictor
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.registry import mechanism_of
-from ksdp.audit.results.parts import FORMAT
-from ksdp.audit.specs.models import Spec
-from ksdp.audit.statistics.products import BASES
-
-MEASURE = "share of the whole corpus's energy outside the row space of the basis"
-"""What `learnt_residual` is, in words."""
-
-
-@dataclass(frozen=True, config=FORMAT)
-class LearningCost:
-    """Shares of the whole corpus's energy that each basis leaves out; less is better."""
-
-    measure: str
-    learnt_from_all: float
-    learnt_from_cleared: float
-    documents_all: int
-    documents_cleared: int
-
-
-@dataclass(frozen=True, config=FORMAT)
-class NotLearnt:
-    """The mechanism does not run on so few documents."""
-
-    refused: str
-    """Why."""
 
 
 def residual_share(
@@ -66,43 +34,6 @@ def residual_share(
     if total <= 0:
         return 0.0
     return float(np.clip(1 - (inside**2).sum() / total, 0.0, 1.0))
-
-
-def learnt_residual(
-    mechanism: Mechanism, corpus: Corpus, seed: int, *, kept: NDArray[np.int64] | None = None
-) -> float | None:
-    """`residual_share`, on the whole corpus, of the basis that one run of a mechanism learns from it."""
-    matrix = corpus.matrix if kept is None else restrict(corpus, kept).matrix
-    rng = generator(seed, Purpose.LEARNING)
-    seen = mechanism.run(Database((matrix,)), rng)
-    basis = [name for name in BASES if name in seen]
-    if not basis:
-        return None
-    mean = np.asarray(seen["mean"], dtype=np.float64) if "mean" in seen else None
-    return residual_share(corpus.matrix, np.asarray(seen[basis[0]], dtype=np.float64), mean)
-
-
-def learning_cost(
-    mechanism: Mechanism, corpus: Corpus, kept: NDArray[np.int64], seed: int
-) -> LearningCost | NotLearnt | None:
-    """Compare the bases that a mechanism learns from the whole corpus and from some of its documents.
-
-    One run each, on one database with all those rows and with the same randomness; both bases are judged on the
-    whole corpus, the documents left out included.
-    """
-    try:
-        from_all, from_cleared = (learnt_residual(mechanism, corpus, seed, kept=rows) for rows in (None, kept))
-    except ValueError as error:
-        return NotLearnt(str(error))
-    if from_all is None or from_cleared is None:
-        return None
-    return LearningCost(MEASURE, from_all, from_cleared, documents_all=len(corpus), documents_cleared=len(kept))
-
-
-def cost_of_leaving_out(spec: Spec, corpus: Corpus, kept: Iterable[str]) -> LearningCost | NotLearnt | None:
-    """`learning_cost` of a spec's mechanism where the documents with these ids are kept."""
-    mechanism = mechanism_of(spec.mechanism)
-    return learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, list(kept))), spec.seed)
 
 
 _TOP = 10

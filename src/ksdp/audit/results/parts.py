@@ -200,6 +200,10 @@ class DesignSummary:
     early: int = 0
     """But all of a lane's first runs, which an early look decides from."""
 
+    def with_runs(self, runs: float) -> int:
+        """The key of a spec that gives so many runs."""
+        return self.reading.with_runs(runs, self.share)
+
     @property
     def reading(self) -> RunSubsampling:
         """Which part of the runs a document's tests read."""

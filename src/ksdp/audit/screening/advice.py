@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.learning.gain import Interval
+from ksdp.audit.learning.gain import Interval, gain_words
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
@@ -42,16 +42,18 @@ class Setting:
 
     Examples
     --------
-    >>> Setting(opens="final", rank=3, noise=0.1).name, Setting().name
-    ('opens final, rank 3, noise 0.1', 'the spec as it stands')
+    >>> Setting(opens="final", rank=3, noise=0.1).name, Setting(rank=4, advantage=0.3, row_bound=8.0).name
+    ('opens final, rank 3, noise 0.1', 'moments, rank 4, advantage 0.3, row bound 8')
     """
 
     opens: str | None = None
     rank: int | None = None
     noise: float | None = None
-    """Of V alone, in units of 1 / sqrt(columns), the root mean square entry of an orthonormal basis: public."""
+    """Standard deviation per entry of what is released."""
     advantage: float | None = None
-    """Advantage that the noise of `moments` allows."""
+    """What the noise of `moments` allows, which takes the mechanism's place."""
+    row_bound: float | None = None
+    """To which `moments` shortens rows."""
     drawn: float | None = None
     """Share of the documents that a secret draw lets into a run."""
     vocabulary: int | None = None
@@ -65,114 +67,106 @@ class Setting:
     @property
     def name(self) -> str:
         """For people."""
-        return ", ".join(f"{name} {value}" for name, value in self.values.items()) or "the spec as it stands"
+        shown = {name.replace("_", " "): value for name, value in self.values.items()}
+        levers = [f"{name} {value if isinstance(value, str) else f'{value:g}'}" for name, value in shown.items()]
+        around = [] if self.advantage is None else [Moments.name]
+        return ", ".join([*around, *levers]) or "the spec as it stands"
 
 
-LEVERS = tuple(field.name for field in dataclasses.fields(Setting))
-"""By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
-
-_TERMS = (2000, 500)
-_NOISE = (0.1, 0.4)
-_ADVANTAGES = (0.1, 0.2, 0.4)
-_DRAWN = (0.25,)
-
-
-@dataclass(frozen=True)
-class Lever:
-    """One lever and the values that it may have; the spec's own first."""
-
-    name: str
-    values: tuple[Value, ...]
+_RANKS = (4, 8)
+"""Tried beside the spec's own, where that is smaller: what noise and a draw prove does not depend on it."""
+_NOISE, _WIDER = (0.1, 0.2), (0.4, 0.5, 0.7, 0.9)
+"""In units of the root mean square entry of unit rows; margins within which the nearest miss may be."""
+_MOST_COLUMNS = 2000
+"""Of `moments`: more pairs of columns are no table that a party adds noise to in seconds."""
 
 
-def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> tuple[Lever, ...]:
-    """The levers that this spec has, in the order of `LEVERS`."""
-    mechanism: Any = mechanism_of(spec.mechanism)
-    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
-    has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
-    levers, rank, promises = spec.corpus.levers, traits_of(inner).rank, isinstance(inner, Moments)
-    text = spec.corpus.format != "table" and spec.corpus.columns is None
-    found: dict[str, tuple[Value, ...]] = {}
-    if "opens" in has and not promises:
-        found["opens"] = (traits_of(inner).opens, *OPENS)
-    if "rank" in has and rank is not None and rank > 2:
-        found["rank"] = (rank, max(2, rank // 2))
-    if "opens" in has and not promises and "V" in {a.name for a in mechanism.releases(max(features, 64))}:
-        found["noise"] = (mechanism.noise if isinstance(mechanism, Noisy) else 0.0, *_NOISE)
-    if promises and inner.noise is None:
-        found["advantage"] = (inner.advantage, *_ADVANTAGES)
-    found["drawn"] = (levers.enters, *(share for share in _DRAWN if share < levers.enters))
-    if text and levers.basis is None:
-        now = levers.most_frequent or features
-        found["vocabulary"] = (now, *(count for count in _TERMS if count < now))
-    space = (Lever(name, tuple(dict.fromkeys(found[name]))) for name in LEVERS if name in found)
-    return tuple(lever for lever in space if lever.name in wanted and len(lever.values) > 1)
+def candidates(spec: Spec, features: int, row_bound: float | None) -> list[Setting]:
+    """The settings that are worth a look: the spec as it stands, proofs of its margin, then measured noise.
 
-
-def grid(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> list[Setting]:
-    """Every choice of levers that goes together: the spec as it stands, then those that announce fewest numbers.
-
-    Runs and scores cost as much as numbers are announced, and fewer numbers give less away.
+    `row_bound` is what no row is longer than by the spec's own weighting, or a public typical length.
     """
-    space = lever_space(spec, features, wanted)
-    own, *others = (
-        # mypy does not look into keywords that a mapping gives
-        Setting(**{one.name: value for one, value in zip(space, chosen, strict=True) if value != one.values[0]})  # type: ignore[arg-type]
-        for chosen in itertools.product(*(lever.values for lever in space))
-    )
-    costs = {setting: cost for setting in others if (cost := _announced(spec, setting, features)) is not None}
-    return [own, *sorted(costs, key=lambda setting: costs[setting])]
+    has, rank, opens = _has(spec)
+    ranks = [] if rank is None else [r for r in dict.fromkeys((rank, *_RANKS)) if rank <= r < features]
+    own = [None if r == rank else r for r in ranks] or [None]
+    proved = [one for r in own for one in _proofs(spec, r, rank, features, row_bound, spec.decision.margin)]
+    exact = [Setting(opens=opens, rank=r) for r in own]
+    noise = [
+        replace(one, noise=float(f"{size / math.sqrt(features):.2g}"))
+        for one in exact
+        for size in (_NOISE if "noise" not in has and "opens" in has else ())
+    ]
+    return list(dict.fromkeys([Setting(), *proved, *exact, *noise]))
 
 
-def _announced(spec: Spec, setting: Setting, features: int) -> int | None:
-    """Numbers that a run opens at a setting; None where its levers do not go together."""
-    try:
-        mechanism = mechanism_of(at_setting(spec, setting, features).mechanism)
-    except InputError:
-        return None
-    columns = spec.corpus.levers.directions or setting.vocabulary or spec.corpus.levers.most_frequent or features
-    return sum(math.prod(array.shape) for array in mechanism.releases(columns))
+def wider(spec: Spec, setting: Setting, features: int, row_bound: float | None) -> list[Setting]:
+    """Proofs of larger margins at the rank of a setting, the smallest margin first."""
+    rank = _has(spec)[1]
+    margins = (margin for margin in _WIDER if margin > spec.decision.margin)
+    return [one for c in margins for one in _proofs(spec, setting.rank, rank, features, row_bound, c)]
+
+
+def _has(spec: Spec) -> tuple[set[str], int | None, str | None]:
+    """Parameters of a spec's mechanism, its rank, and what it should open where it opens more."""
+    mechanism = mechanism_of(spec.mechanism)
+    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
+    has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set[str]()
+    has |= {"noise"} if isinstance(mechanism, Noisy) else set()
+    more = "opens" in has and not isinstance(inner, Moments) and traits_of(inner).opens != OPENS[1]
+    return has, traits_of(inner).rank, OPENS[1] if more else None
+
+
+def _proofs(
+    spec: Spec, rank: int | None, own: int | None, features: int, row_bound: float | None, margin: float
+) -> list[Setting]:
+    """A draw and noise that prove a margin, where the spec has neither."""
+    has, _, opens = _has(spec)
+    found = []
+    if spec.corpus.levers.drawn is None and "advantage" not in has:
+        found.append(Setting(opens=opens, rank=rank, drawn=math.floor(margin * 100) / 100 or margin))
+    if "advantage" in has:
+        found.append(Setting(rank=rank, advantage=margin))
+    elif row_bound is not None and own is not None and features <= _MOST_COLUMNS and "opens" in has:
+        found.append(Setting(rank=rank or own, advantage=margin, row_bound=float(f"{row_bound:.2g}")))
+    return found
+
+
+PROVED_RUNS = 10
+"""Runs in an arm of a spec whose margin is proved: they check the program."""
 
 
 def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
     """The spec at a setting."""
     tables = spec.tables()
     levers, mechanism = tables["corpus"]["levers"], tables["mechanism"]
-    columns = features
     if setting.vocabulary is not None:
-        columns = setting.vocabulary
-        levers["most_frequent"] = None if columns == features else columns
+        levers["most_frequent"] = None if setting.vocabulary == features else setting.vocabulary
+    if setting.advantage is not None and mechanism["name"] != Moments.name:
+        mechanism = {"name": Moments.name, "rank": mechanism.get("rank"), "colluders": 1}
+        tables["mechanism"] = mechanism
     inner = mechanism.setdefault("parameters", {}) if mechanism["name"] == Noisy.name else mechanism
-    inner |= {name: value for name, value in setting.values.items() if name in ("rank", "opens", "advantage")}
+    inner |= {name: value for name, value in setting.values.items() if name in _OF_MECHANISMS}
     if setting.drawn is not None:
         _draw(tables, spec.corpus.levers.enters, setting.drawn)
-    if setting.noise is not None and mechanism["name"] == Noisy.name:
-        mechanism |= {"noise": setting.noise, "scale": 1 / math.sqrt(columns)}
-    elif setting.noise:
-        own = {key: value for key, value in mechanism.items() if key != "name"}
-        tables["mechanism"] = {
-            "name": Noisy.name,
-            "mechanism": mechanism["name"],
-            "noise": setting.noise,
-            "scale": 1 / math.sqrt(columns),
-            "parameters": own,
-        }
+    if setting.noise is not None:
+        mechanism["noise"] = setting.noise
+    if setting.drawn is not None or setting.advantage is not None:
+        tables["design"]["with_runs"] = min(tables["design"]["with_runs"], PROVED_RUNS)
     try:
         return Spec.model_validate(tables)
     except ValueError as error:
         raise InputError(f"the levers {setting.name} do not go together: {error}") from None
 
 
-def _sampled(spec: Spec, corpus: Corpus, drawn: int) -> dict[str, Any]:
-    """The tables of a spec that audits some random documents."""
-    units = size_base(spec, corpus)
-    return sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
+_OF_MECHANISMS = ("rank", "opens", "advantage", "row_bound")
 
 
 def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
     """That share of the documents enters a run, where another did before: sizes are of what enters."""
     if drawn == before:
         return
+    if tables["corpus"]["party"] is not None and tables["corpus"]["idf"] == "global":
+        tables["corpus"]["idf"] = "party"  # the weights must not count documents that are not drawn
     share, tables["corpus"]["levers"]["drawn"] = drawn / before, drawn
     for section, key in (("design", "party_size"), ("parties", "honest"), ("parties", "coalition")):
         size = tables[section].get(key)
@@ -204,18 +198,15 @@ class Leak:
     above: int
     """Documents whose measured D is above the margin."""
     limit: float
-    """Upper confidence limit of their share of all documents, at the level that this setting has."""
+    """Upper confidence limit of their share of all documents."""
     least: float
-    """Lower confidence limit of the share that is above it by more than chance."""
+    """Lower confidence limit of the share that is above the margin by more than chance."""
     chance: float
     """What `high` would be if nothing leaked: of the same runs, with and without dealt anew."""
     net: float
     """`high` with chance taken out, in squares: an estimate, comparable between numbers of runs."""
-    strongest: str
     unread: tuple[str, ...]
     """Announced arrays that nobody looks at: then nothing can be cleared."""
-    early: bool
-    """Given up after a part of the runs: too much was above the margin."""
 
 
 def chance_distance(n_with: int, n_without: int, statistics: int = 1) -> float:
@@ -277,9 +268,7 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         least,
         chance,
         math.sqrt(max(high**2 - chance**2, 0.0)),
-        max(distances, key=lambda name: float(np.median(distances[name]))),
         coverage_of(plan).unread,
-        (hopeless or least > quota) and not last,
     )
 
 
@@ -297,10 +286,6 @@ def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
 ADVICE_VERSION = 1
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""
-MOST = 0.9
-"""Of what the exact run gains."""
-_NEARLY = 0.95
-"""Settings that gain this much of the best one's gain are as good; of those the one that gives least away."""
 
 
 @dataclass(frozen=True)
@@ -309,40 +294,32 @@ class Tried:
 
     setting: Setting
     gain: Interval | None = None
-    """Of the run over working alone."""
+    """Of the run over working alone, at this setting's rank."""
     kept: Interval | None = None
-    """Of what the exact run gains over working alone."""
+    """Of what the exact run of this rank gains over working alone."""
     value: float | None = None
     """Of the measure, for the run."""
     leak: Leak | None = None
+    """Of a sample; None where a proof or the gain decides."""
     promised: float | None = None
     """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
-    announced: int = 0
-    """Numbers that a run opens."""
     cannot_run: str | None = None
     """Why parties cannot run it as it is."""
-    times: float | None = None
-    """With so many times the documents, noise would leave `MOST` of what the exact run gains, by an estimate."""
     refused: str | None = None
 
     @property
     def useful(self) -> bool:
         """Whether the interval of its gain is above 0."""
-        return self.gain is not None and self.gain.low > 0
+        return self.refused is None and self.gain is not None and self.gain.low > 0
 
     def proved(self, margin: float) -> bool:
         """Whether no attack on any document exceeds the margin, by the mechanism's own proof."""
         return self.promised is not None and self.promised <= margin
 
-    def safe(self, quota: float, margin: float) -> bool:
-        """Whether few enough documents are above the margin, by proof or by the limit that the sample gives."""
-        if self.leak is None:
-            return False
-        return not self.leak.unread and (self.proved(margin) or self.leak.limit <= quota)
-
-    def good(self, quota: float, margin: float) -> bool:
-        """Useful and safe."""
-        return self.useful and self.safe(quota, margin)
+    @property
+    def reach(self) -> float | None:
+        """The margin that it is within: its bound, or else D of 95 % of the sampled documents."""
+        return self.promised if self.promised is not None or self.leak is None else self.leak.high
 
 
 @dataclass(frozen=True)
@@ -358,15 +335,29 @@ class Baselines:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """What the audit that signs says of a setting, and what the documents that it lists gain."""
+
+    place: int
+    """Of the setting, in `Advice.tried`."""
+    listed: int
+    """Documents that `ksdp clear` lists."""
+    every_attack: int
+    """Those of them that are clear against every attack."""
+    gain: Interval | None
+    """Of a run that these alone enter, on splits that the search has not used; None where none is listed."""
+    reason: str
+    """How the audits of the list ended."""
+
+
+@dataclass(frozen=True)
 class Advice:
-    """The result of a search over levers."""
+    """The result of a search over settings."""
 
     version: int
     margin: float
     quota: float
-    """Largest share of documents that may be above the margin."""
-    confidence: float
-    """With which all limits of all settings hold together."""
+    """Largest share of documents that may stay out."""
     documents: int
     """Of the corpus."""
     baselines: Baselines
@@ -374,13 +365,17 @@ class Advice:
     frontier: tuple[int, ...]
     """Places in `tried` of the settings that none other beats in both."""
     best: int | None
-    """Place of the one to confirm."""
+    """Place of the recommended one."""
     nearest: int | None
-    """Place of the useful setting that is nearest to being safe, where none is."""
-    needed: int | None
-    """Documents from which on that one would give little enough away; an estimate."""
-    unsettled: tuple[int, ...]
-    """Places of useful settings that more documents and runs may show to be safe."""
+    """Place of the useful setting that is nearest to being within the margin, where none is."""
+    checked: tuple[Checked, ...] = ()
+    needed: str | None = None
+    """From how many documents on the spec as it stands would be safe or useful, as `ksdp plan` says it."""
+
+    @property
+    def forecast(self) -> Checked | None:
+        """What `ksdp clear` will say of the recommended setting."""
+        return next((one for one in self.checked if one.place == self.best), None)
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
@@ -405,168 +400,116 @@ def needed_words(needed: int, documents: int) -> str:
     """From how many documents on a run would be safe, for people."""
     if needed <= documents:
         return f"an estimated 95 % of these {documents:,} documents are within the margin"
-    return f"it takes about {needed:,} documents until 95 % are within the margin, and there are {documents:,}"
-
-
-def times_words(times: float) -> str:
-    """With how many documents noise would leave most of the gain, for people."""
-    return f"with about {times:.2g} times as many documents it would keep {MOST:.0%} of what the exact run gains"
+    return f"it takes about {needed:,} documents until 95 % are within the margin, where there are {documents:,}"
 
 
 def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
     """Of some random documents, each in half of the runs, at most so many in either arm: for `sampled_leak`."""
-    tables = _sampled(spec, corpus, drawn)
+    units = size_base(spec, corpus)
+    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
     tables["certificate"] = None
     return make_plan(Spec.model_validate(tables), corpus)
 
 
-def advise(
-    tried: Sequence[Tried], baselines: Baselines, *, margin: float, quota: float, confidence: float, documents: int
-) -> Advice:
-    """Choose among the settings that are both useful and safe; those that parties can run come first."""
-    measured = [place for place, one in enumerate(tried) if one.gain is not None and one.leak is not None]
-    frontier = tuple(
-        place for place in measured if not any(_beats(tried[other], tried[place]) for other in measured)
-    )
-    good = [place for place in measured if tried[place].good(quota, margin)]
-    best = _chosen(tried, good, margin)
-    nearest: int | None = None
-    needed: int | None = None
-    unsettled: tuple[int, ...] = ()
-    if best is None:
-        useful = [(place, tried[place].leak) for place in measured if tried[place].useful]
-        read = {place: leak for place, leak in useful if leak is not None and not leak.unread}
-        unsettled = tuple(place for place, leak in read.items() if leak.least <= quota)
-        counts = {place: documents_needed(leak, margin, documents) for place, leak in read.items()}
-        nearest = min(counts, key=lambda place: (counts[place], read[place].limit), default=None)
-        needed = None if nearest is None else counts[nearest]
-    return Advice(
-        ADVICE_VERSION,
-        margin,
-        quota,
-        confidence,
-        documents,
-        baselines,
-        tuple(tried),
-        frontier,
-        best,
-        nearest,
-        needed,
-        unsettled,
-    )
+def frontier_of(tried: Sequence[Tried]) -> tuple[int, ...]:
+    """Places of the settings that none other beats in both what is kept and what is given away."""
+    known = [place for place, one in enumerate(tried) if one.gain is not None and one.reach is not None]
+    return tuple(n for n in known if not any(_beats(tried[other], tried[n]) for other in known))
 
 
-def _chosen(tried: Sequence[Tried], good: Sequence[int], margin: float) -> int | None:
-    """Of those that can be run, and are safe whatever the attack, if any: of those that gain most, the safest."""
-    runnable = [place for place in good if tried[place].cannot_run is None] or list(good)
-    among = [place for place in runnable if tried[place].proved(margin)] or runnable
-    if not among:
-        return None
-    most = max(_gained(tried[place]) for place in among)
-    near = [place for place in among if _gained(tried[place]) >= _NEARLY * most]
-
-    def order(place: int) -> tuple[bool, float, float]:
-        one = tried[place]
-        return not one.proved(margin), 0.0 if one.proved(margin) else _net(one), -_gained(one)
-
-    return min(near, key=order)
+def in_order(tried: Sequence[Tried], margin: float) -> list[int]:
+    """Places of the proved settings: first what parties can run, then what surely gains most by few runs."""
+    proved = [place for place, one in enumerate(tried) if one.useful and one.proved(margin)]
+    order = {n: (tried[n].cannot_run is not None, -_surely(tried[n]), not tried[n].setting.values) for n in proved}
+    return sorted(proved, key=lambda place: order[place])
 
 
-def _gains_more(advice: Advice) -> Tried | None:
-    """The setting that gains more than the recommended one, and most, of those that are measured safe alone."""
-    least = -math.inf if advice.best is None else _gained(advice.tried[advice.best])
-    safe = (one for one in advice.tried if one.good(advice.quota, advice.margin))
-    more = [one for one in safe if not one.proved(advice.margin) and _gained(one) > least]
-    return max(more, key=_gained, default=None)
+def nearest_miss(tried: Sequence[Tried], checked: Sequence[Checked]) -> int | None:
+    """Place of the useful setting that is within the smallest margin; of one that was checked first."""
+    if listed := [one for one in checked if one.listed]:
+        return max(listed, key=lambda one: one.listed).place
+    known = {place: one.reach for place, one in enumerate(tried) if one.useful and one.reach is not None}
+    return min(known, key=lambda place: known[place] or 0.0, default=None)
 
 
-def _gained(one: Tried) -> float:
-    return -math.inf if one.gain is None else one.gain.mean
-
-
-def _value(one: Tried) -> float:
-    return -math.inf if one.value is None else one.value
-
-
-def _net(one: Tried) -> float:
-    return math.inf if one.leak is None else one.leak.net
+def _surely(one: Tried) -> float:
+    return -math.inf if one.gain is None else one.gain.low
 
 
 def _beats(one: Tried, other: Tried) -> bool:
-    at_least = _value(one) >= _value(other) and _net(one) <= _net(other)
-    return at_least and (_value(one) > _value(other) or _net(one) < _net(other))
+    gained, least = (-math.inf if t.gain is None else t.gain.mean for t in (one, other))
+    given, most = (math.inf if t.reach is None else t.reach for t in (one, other))
+    return gained >= least and given <= most and (gained > least or given < most)
 
 
 def advice_sentences(advice: Advice) -> tuple[str, ...]:
-    """What to run, what it gives away, gains and costs; or why nothing is recommended."""
-    if advice.best is not None:
-        return _recommended(advice, advice.tried[advice.best])
-    tried = f"{len(advice.tried)} tried"
-    if not any(one.useful for one in advice.tried):
+    """What to run, what it gives away and gains; or why nothing is within reach, and what would have to change."""
+    if advice.best is not None and advice.forecast is not None:
+        return _recommended(advice, advice.tried[advice.best], advice.forecast)
+    useful = [one for one in advice.tried if one.useful]
+    if not useful:
         return (
-            f"No setting within these levers gains anything over working alone: {tried}. Work alone, or with "
-            "other parties.",
+            f"Work alone. No setting gains anything over that, not even the exact run: {len(advice.tried)} were "
+            "tried.",
         )
-    if advice.unsettled:
-        return (
-            f"No setting within these levers was shown to be both useful and safe: {tried}. It is not settled for "
-            f"{len(advice.unsettled)} of them: draw more documents and runs.",
-            *_missed(advice),
-        )
-    return (
-        f"No setting within these levers is both useful and safe: {tried}.",
-        *_missed(advice),
-        "ksdp clear signs the documents that hold without the others, if there are any.",
-    )
-
-
-def _missed(advice: Advice) -> tuple[str, ...]:
-    """What the nearest miss is, and what would have to change."""
-    if advice.nearest is None or advice.needed is None:
-        return ()
-    one = advice.tried[advice.nearest]
-    assert one.leak is not None
-    assert one.gain is not None
-    return (
-        f"The nearest miss is {one.setting.name}: it gains {one.gain.mean:+.4f}, and 95 % of the documents "
-        f"measure a D below {one.leak.high:.2f}, where the margin is {advice.margin:g}. By an estimate "
-        f"{needed_words(advice.needed, advice.documents)}.",
-    )
-
-
-def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
-    assert one.leak is not None
-    assert one.gain is not None
-    gained = (
-        f"Run {one.setting.name}: it gains {one.gain.mean:+.4f} "
-        f"({one.gain.low:+.4f} to {one.gain.high:+.4f}) over working alone"
-    )
-    if one.kept is not None:
-        gained += (
-            f", {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%}) of what the exact run gains "
-            "without any protection"
-        )
-    sentences = [f"{gained}."]
-    if one.times is not None:
-        sentences.append(f"{times_words(one.times).capitalize()}.")
-    if one.promised is not None:
+    least = f"Not reachable within a margin of {advice.margin:g}: work alone, or change what is named below."
+    proofs = [one for one in advice.tried if one.proved(advice.margin) and one.gain is not None]
+    sentences = [least]
+    if proofs:
+        most = max(proofs, key=_surely)
+        assert most.gain is not None
         sentences.append(
-            f"No attack on any document has an advantage above {one.promised:.2f}: noise or a secret "
-            "draw proves it."
+            f"What is proved within it gains nothing for sure; {most.setting.name} gains most, "
+            f"{gain_words(most.gain)}."
         )
-    limit = (
-        f"at least {1 - one.leak.limit:.1%} of the documents are at or below it"
-        if one.leak.limit <= advice.quota or not one.proved(advice.margin)
-        else f"up to {one.leak.limit:.1%} of all may measure above it by chance"
-    )
-    sentences.append(
-        f"Measured, on {one.leak.documents} random documents: {one.leak.above} above the margin of "
-        f"{advice.margin:g}, so that {limit}, to {advice.confidence:.0%} certain over all settings together."
-    )
-    sentences.append(f"A run opens {one.announced:,} numbers.")
-    if one.proved(advice.margin) and (more := _gains_more(advice)) is not None:
-        sentences.append(f"Safe against the tried attacks alone, {more.setting.name} gains {_gained(more):+.4f}.")
+    return (*sentences, *_missed(advice), *_changes(advice))
+
+
+def _missed(advice: Advice) -> list[str]:
+    """What the nearest miss is, and by how much it misses."""
+    if advice.nearest is None:
+        return []
+    one = advice.tried[advice.nearest]
+    assert one.gain is not None
+    told = f"The nearest miss is {one.setting.name}: with all documents it gains {gain_words(one.gain)}"
+    seen = next((check for check in advice.checked if check.place == advice.nearest), None)
+    if seen is not None and seen.gain is not None:
+        out = advice.documents - seen.listed
+        many = f", more than the quota of {advice.quota:.0%}" if out > advice.quota * advice.documents else ""
+        told += (
+            f", but {out:,} of {advice.documents:,} would have to stay out{many}, and with the other "
+            f"{seen.listed:,} it gains {gain_words(seen.gain)}"
+        )
+    elif one.leak is not None and one.promised is None:
+        told += f", but {one.leak.above} of {one.leak.documents} sampled documents measure a D above the margin"
+        told += "" if seen is None else f", and audits of all of them end so: {seen.reason.rstrip('.')}"
+    return [f"{told}."]
+
+
+def _changes(advice: Advice) -> list[str]:
+    """What would have to change: the margin, the noise, or the number of documents."""
+    proofs = [one for one in advice.tried if one.useful and one.promised is not None]
+    told = []
+    if proofs:
+        one = min(proofs, key=lambda tried: tried.promised or 0.0)
+        assert one.gain is not None
+        told.append(f"a margin of {one.promised:g}, within which {one.setting.name} gains {gain_words(one.gain)}")
+    if advice.needed is not None:
+        told.append(advice.needed)
+    return [f"What would have to change: {'; or '.join(told)}."] if told else []
+
+
+def _recommended(advice: Advice, one: Tried, forecast: Checked) -> tuple[str, ...]:
+    every = "all" if forecast.listed == advice.documents else f"{forecast.listed:,} of"
+    told = f"Run {one.setting.name}: {every} {advice.documents:,} documents may enter"
+    if one.promised is not None and one.proved(advice.margin):
+        told += f", and no attack on any of them has an advantage above {one.promised:.2g}: it is proved"
+    elif forecast.every_attack:
+        told += f", {forecast.every_attack:,} of them proved against every attack"
+    else:
+        told += f", each proved within {advice.margin:g} against the attacks that were tried"
+    sentences = [f"{told}.", f"An audit of exactly these says so: {forecast.reason}"]
     if one.cannot_run is not None:
         sentences.append(f"Parties cannot run it yet as it is: {one.cannot_run}")
     return tuple(sentences)

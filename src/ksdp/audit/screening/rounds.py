@@ -18,7 +18,6 @@ from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.specs.design import as_rows
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.margins import band_width
-from ksdp.audit.verdicts.multiplicity import share_upper_limit
 
 _SEARCH = 2**31
 """In the place of a round's number: no list is audited so often."""
@@ -132,21 +131,3 @@ def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
         rng = generator(spec.seed, Purpose.SAMPLE)
         design["documents"] = sorted(rng.choice(np.unique(named), drawn, replace=False).tolist())
     return Spec.model_validate(tables)
-
-
-def fewest_drawn(level: float, population: int, quota: float) -> int:
-    """Return the fewest that have to be drawn so that a share of at most `quota` can be shown."""
-    counts = range(1, population + 1)
-    # Where none is found, the limit falls with every document drawn.
-    place = bisect_left(counts, True, key=lambda drawn: share_upper_limit(0, drawn, level, population) <= quota)
-    return counts[place]
-
-
-def most_allowed(drawn: int, level: float, population: int, quota: float) -> int | None:
-    """Return the most of `drawn` with the limit of their share within `quota`; None if 0 is too many."""
-    allowed = None
-    for found in range(drawn + 1):
-        if share_upper_limit(found, drawn, level, population) > quota:
-            break
-        allowed = found
-    return allowed

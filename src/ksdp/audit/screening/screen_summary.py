@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.learning.measures import LearningCost, NotLearnt
 from ksdp.audit.results.parts import FORMAT, VerdictCounts
 from ksdp.audit.results.summary import StoredSummary
 
@@ -74,8 +73,8 @@ class ScreenSummary(StoredSummary):
     """The audit that proposed the list, then the audits of the list by itself."""
     level: float
     margin: float
-    quality: LearningCost | NotLearnt | None
-    """What leaving out costs; None where nothing is signed or no basis is released."""
+    gain: tuple[str, ...]
+    """What a party gains by a run of the signed documents alone; empty where no basis is released."""
     clearance: str | None
     """Path of the clearance."""
     fingerprint: str

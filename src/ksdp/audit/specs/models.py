@@ -320,8 +320,8 @@ class PartiesSpec(Section, frozen=True):
 class GainSpec(Section, frozen=True):
     """Splits, parties and baselines."""
 
-    splits: Annotated[int, Field(ge=2, le=1000)] = 5
-    """Random ones."""
+    splits: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Random ones. Default: 20; 5 where the corpus has more than 300,000 entries."""
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of the documents that nobody learns from, in each split."""
     parties: Annotated[int, Field(ge=2, le=64)] | None = None
@@ -397,7 +397,8 @@ class CorpusSpec(Section, frozen=True):
 
 
 class MechanismSpec(BaseModel):
-    """Name of the mechanism; every other key is one of its parameters."""
+    """Name of the mechanism; every other key is one of its parameters. `noise` adds normal noise to what any of
+    them releases: the standard deviation of the total noise per entry, public and the same in every run."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     name: str

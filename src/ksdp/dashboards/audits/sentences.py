@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.audits.history import Summary, Verdict, mechanism_of
+from ksdp.storage.learning import GainAndAdvice
 
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel
@@ -183,12 +184,38 @@ def proved(claim: StoredClaim) -> str:
     )
 
 
-_MANY = 0.5
-"""A larger share of sensitive documents is a fault of the setting, not of single documents."""
+_WHY = {
+    "missing": "they hold words or columns that no other document of a run has: a zero in the release shows it",
+    "linear": "what is released can be solved, as equations, for who was in the run",
+    "first-order": "what is released moves the way that such a document moves it, and hardly another does",
+    "simulated": "a rule that was learnt from simulated runs tells the runs with them from those without",
+}
+_FAR = "they lie far from the rest, and the release turns towards them"
+_FEW = 1 / 6
+"""Share of documents that are not clear up to which leaving them out, and as many that they hid, may end."""
 
 
-def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[str]:
-    """What to do next, the most urgent first. Half of the undecided take `runs_to_decide` runs."""
+def why_sensitive(summary: Summary) -> str:
+    """Why the sensitive documents are found, by the statistic that finds most of them alone."""
+    name, row = max(summary.statistics.items(), key=lambda one: one[1].sensitive)
+    why = next((why for start, why in _WHY.items() if name.startswith(start)), _FAR)
+    return (
+        f"most are found because {why} (“{name}”)"
+        if row.sensitive
+        else "only several statistics together find them"
+    )
+
+
+def next_steps(
+    summary: Summary,
+    runs_to_decide: float | None = None,
+    learning: GainAndAdvice | None = None,
+    spec: str = "SPEC.toml",
+) -> list[str]:
+    """Why documents are sensitive and what to do next: from an audit to advice, and from there to a signature.
+
+    Half of the undecided take `runs_to_decide` runs; `learning` is what the store has about the same spec.
+    """
     if not summary.valid:
         return [
             "Use no verdict of this audit and release nothing on its account.",
@@ -196,18 +223,16 @@ def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[st
         ]
     counts, unit, total = summary.verdicts, summary.design.unit, summary.documents
     steps = []
-    if counts.sensitive > _MANY * total:
-        steps.append(
-            f"Do not run it like this. With {count(counts.sensitive)} of {plural(total, unit, unit + 's')} given "
-            "away, leaving some out does not help: “ksdp advise” looks for a setting that gives less away (larger "
-            "parties, a lower rank, columns that are agreed on in public, noise)."
-        )
-    elif counts.sensitive:
-        them = f"the {plural(counts.sensitive, f'sensitive {unit}', f'sensitive {unit}s')}"
-        steps.append(
-            f"Decide about {them}: leave out, or accept with a reason (“ksdp review”, or “ksdp decide”). Leaving "
-            "some out can expose others: “ksdp clear” audits the clear ones by themselves, and signs what holds."
-        )
+    if counts.sensitive:
+        them = f"{count(counts.sensitive)} of {plural(total, unit, unit + 's')} are given away"
+        why = f"{them}; {why_sensitive(summary)}"
+        steps.append(f"Do not run it as it stands: {why}. {_within_reach(summary, learning, spec)}")
+        if total - counts.clear <= _FEW * total:
+            steps.append(
+                f"Or decide about the {plural(counts.sensitive, f'sensitive {unit}', f'sensitive {unit}s')}: "
+                "leave out, or accept with a reason (“ksdp review”). As few stand out, “ksdp clear” may sign the "
+                "others: it audits them by themselves until all that is listed holds."
+            )
     if counts.undecided:
         some = plural(counts.undecided, f"undecided {unit}", f"undecided {unit}s")
         if summary.unread:
@@ -216,19 +241,36 @@ def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[st
         else:
             how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
             if runs_to_decide is not None:
-                many = f"{count(summary.runs)} runs prove neither. About {count(runs_to_decide)} would decide half"
-                how = f"{many} of them: the same specification with a larger “with_runs” goes on from here"
+                more = f"“with_runs = {summary.design.with_runs(runs_to_decide)}” in the specification, about "
+                more += f"{count(runs_to_decide)} runs, would decide half of them, and goes on from here"
+                how = f"{count(summary.runs)} runs prove neither. {more}"
         steps.append(f"Do not take the {some} for safe: {how}.")
     if counts.clear == total:
         steps.append(
-            "Sign what may be used (“ksdp clear”) and give the clearance to those who run the protocol: it holds "
-            "for this setting and this corpus alone."
+            f"Sign what may be used, and give the clearance to those who run the protocol: “ksdp clear {spec} "
+            "--clearance FILE --key ME.key --who NAME”. It holds for this setting and this corpus alone."
         )
     if summary.guarantee.kind == "(epsilon, delta)" and not summary.guarantee.protects:
         steps.append(
             "Before a real run, choose the vetted sampler: this audit simulated the noise by a faster one."
         )
     return steps
+
+
+def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -> str:
+    """What a setting within the margin costs in gain and time, and the command; what was advised, where it was."""
+    advice = None if learning is None else learning.advice
+    if advice is None or (learning is not None and learning.recommended):
+        return (
+            f"“ksdp advise {spec}” looks for a setting within the margin that still gains, proofs first. It takes "
+            f"seconds, or about three audits like this one ({3 * summary.seconds:.0f} s) where nothing is proved, "
+            "and ends in a spec that “ksdp clear” signs with what is kept of the gain, or says why there is none."
+        )
+    told = " ".join((advice["sentences"][0], *advice["gain"]["sentences"][:1]))
+    if advice["best"] is None:
+        return f"“ksdp advise” found: {told} {advice['sentences'][-1]}"
+    sign = next(step["command"] for step in advice["commands"] if step["command"].startswith("ksdp clear"))
+    return f"“ksdp advise” found: {told} Next: “{sign}”"
 
 
 def _documents(number: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -23,7 +24,28 @@ from ksdp.storage.readers.spec_files import fetched, name_at
 
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
-_LABELS = ("label", "target", "class", "y", "outcome")
+_ENDS = {
+    "labels": re.compile(r"(^|[\W_])(label|target|class|outcome)$|^y$", re.IGNORECASE),
+    "ids": re.compile(r"(nr|nummer|number)$|(^|[\W_])(id|no|code)$", re.IGNORECASE),
+}
+"""How the names of labels end, and of ids where no two rows have the same."""
+_PARTIES = (
+    *(
+        "party",
+        "site",
+        "hospital",
+        "clinic",
+        "centre",
+        "center",
+        "organisation",
+        "organization",
+        "company",
+        "bank",
+    ),
+    *("branch", "institution", "provider", "school", "mailbox", "channel"),
+)
+_SPLITS, _MOST_PARTIES, _OF_A_PARTY = ("split", "fold", "set", "subset", "sample"), 20, 10
+"""Names of no party; values of a column that may name parties, and the fewest rows that each has."""
 _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
 _SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""
@@ -95,7 +117,7 @@ def _lines(keys: dict[str, object]) -> str:
 def _corpus(data: Path) -> tuple[dict[str, object], str]:
     """Keys of [corpus], and remarks on what was chosen."""
     if extension(data) in (".mtx", ".txt") or is_sparse(data):
-        return {}, '# weighting = "counts"        # tf-idf by default\n'
+        return _beside(data), '# weighting = "counts"        # tf-idf by default\n'
     columns, keys = _opened(data)
     names = {name.lower(): name for name in columns.names}
     if {"user_id", "item_id", "rating"} <= set(columns.names):
@@ -105,18 +127,23 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     text = _text(columns, names, texts)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
     counters = [name for name in columns.names if name in numeric and _counts_rows(columns, name)]
+    counters += [n for n in columns.names if n not in counters and _ends(n, "ids") and _unique(columns, n)]
     identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
     if identity is None and group is not None and _unique(columns, group):
         identity, group = group, None  # one row a person
+    if identity is None and text is None:
+        codes = [name for name in texts if _words(columns, name) == 1]
+        counters += [name for name in codes if name not in counters and _unique(columns, name)]
     if identity is None and counters:
         identity = counters[0]
+    party = _party(columns, [name for name in columns.names if name not in (text, group, identity, *counters)])
     if text is not None:
         keys["text"] = text
     else:
         ids = [name for name in columns.names if name.lower() in _IDS or name.lower().endswith("_id")]
         ids += [name for name in (identity, *counters) if name is not None and name not in ids]
-        plain = numeric - {*ids}
-        numbers = [n for n in columns.names if n in plain and n.lower() not in _LABELS]
+        plain = numeric - {*ids, party}
+        numbers = [n for n in columns.names if n in plain and not _ends(n, "labels")]
         wanted = [name for name in numbers if _whole(columns, name)]
         if not wanted:
             raise CorpusError(
@@ -126,6 +153,8 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         keys["columns"] = wanted
     if identity is not None and _unique(columns, identity):
         keys["id"] = identity
+    if party is not None:
+        keys["party"] = party
     unnamed = "" if "id" in keys else "# no id: documents go by the numbers of their rows\n"
     one_person = 'audit what one person has as one: design.unit = "group"'
     notes = unnamed + ("" if columns.separator == "," else f"# separated by {columns.separator!r}\n")
@@ -134,16 +163,14 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         notes += f"# left out, as it repeats: {identity}\n"
     notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
     if text is not None:
-        said = (text, identity if "id" in keys else None, group)
+        said = (text, identity if "id" in keys else None, group, party)
         left = [name for name in columns.names if name not in said]
-        unique = [] if "id" in keys else [n for n in left if n not in numeric and _unique(columns, n)]
-        notes += f"# id = {json.dumps(unique[0])}                 # no two rows have the same\n" if unique else ""
         notes += f"# left out: {', '.join(left)}\n" if left else ""
         notes += '# stop_words = "none"         # for texts that are not in English\n'
     if "columns" in keys:
-        labels = [name for name in columns.names if name.lower() in _LABELS]
+        labels = [name for name in columns.names if _ends(name, "labels") and name != party]
         gaps = [name for name in numbers if name not in wanted]
-        words = [name for name in texts if name not in (*ids, group, *labels)]
+        words = [name for name in texts if name not in (*ids, group, party, *labels)]
         for why, left in (
             ("as ids", [n for n in ids if n != identity]),
             ("as labels", labels),
@@ -153,6 +180,43 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
             notes += f"# left out {why}: {', '.join(left)}\n" if left else ""
         notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
     return keys, notes
+
+
+def _beside(data: Path) -> dict[str, object]:
+    """The vocabulary and labels of a matrix of counts, where files of these names stand beside it."""
+    keys: dict[str, object] = {}
+    if (data.parent / "vocabulary.txt").is_file():
+        keys["vocabulary"] = "vocabulary.txt"
+    labels = next((p for n in ("labels.parquet", "labels.csv") if (p := data.parent / n).is_file()), None)
+    if labels is None:
+        return keys
+    columns = open_columns(labels, "utf-8")
+    identity = next((n for n in columns.names if n.lower() in _IDS and _unique(columns, n)), None)
+    party = _party(columns, [name for name in columns.names if name != identity])
+    named = {key: name for key, name in (("id", identity), ("party", party)) if name is not None}
+    return keys | ({"labels": labels.name, **named} if named else {})
+
+
+def _party(columns: Columns, names: list[str]) -> str | None:
+    """The column that names whose a document is: one with a usual name, or else the only one of few words."""
+    usual = [n for n in names if n.lower() in _PARTIES and _parties(columns, n)]
+    words = [n for n in names if not (columns.numeric(n) or _ends(n, "labels") or n.lower() in _SPLITS)]
+    few = [*usual, *(name for name in words if not usual and _parties(columns, name))]
+    return few[0] if usual or len(few) == 1 else None
+
+
+def _parties(columns: Columns, name: str) -> bool:
+    """Whether a column has so few values that they may be parties, with some rows each."""
+    try:
+        counts = np.unique(columns.labels(name), return_counts=True)[1]
+    except CorpusError:
+        return False
+    return 2 <= len(counts) <= _MOST_PARTIES and bool(counts.min() >= _OF_A_PARTY)
+
+
+def _ends(name: str, kind: str) -> bool:
+    """Whether a column's name is that of a label, or of an id."""
+    return _ENDS[kind].search(name) is not None
 
 
 def _opened(data: Path) -> tuple[Columns, dict[str, object]]:

@@ -14,6 +14,7 @@ from ksdp.audit.contract import traits_of
 from ksdp.audit.coverage import coverage_of, telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.party_view import size_base
@@ -182,7 +183,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     return {
         "sentence": _sentence(plan),
         "expect": _expected(plan, safe),
-        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
+        "with_runs_for_margin": None if needed is None else plan.reading.with_runs(needed, plan.design.share),
         "documents": documents,
         "unit": plan.units.word,
         "runs": plan.runs,
@@ -260,16 +261,10 @@ def _first_look(forecast: Mapping[str, Any]) -> list[str]:
     return [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
 
 
-def _with_runs(plan: Plan, runs: int) -> int:
-    """The key of the spec that gives so many runs."""
-    share = plan.design.share
-    return math.ceil(runs / more_runs(share, plan.reading.every) * min(share, 1 - share))
-
-
 def _sentence(plan: Plan) -> str:
     """Who runs what on how much, as a person would say it."""
     size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
-    what = mechanism_words(plan.mechanism.name, plan.spec.mechanism.parameters)
+    what = mechanism_words(plan.mechanism.name, given_fields(plan.mechanism))
     return (
         f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
         f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
@@ -316,11 +311,12 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
     except InputError:  # so few documents, or such a design
         return None
     needed = documents_needed(leak, margin, population)
+    words = needed_words(needed, population)
     sentence = (
         f"D of {leak.documents} documents in {leak.runs} runs: median {leak.median:.2f}, 95 % below "
-        f"{leak.high:.2f} (by chance {leak.chance:.2f}); {needed_words(needed, population)}"
+        f"{leak.high:.2f} (by chance {leak.chance:.2f}); {words}"
     )
-    return {"documents": needed, "leak": asdict(leak), "sentence": sentence}
+    return {"documents": needed, "leak": asdict(leak), "needed": words, "sentence": sentence}
 
 
 def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
@@ -341,6 +337,12 @@ def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
     )
 
 
+def documents_wanted(plan: Plan) -> str | None:
+    """From how many documents on a run is safe, or where a proof makes it so, useful: as `ksdp plan` says it."""
+    said = _useful(plan) if plan.proved else None if coverage_of(plan).unread else _safe(plan, costs_of(plan).run)
+    return None if said is None else str(said["needed"])
+
+
 def _useful(plan: Plan) -> dict[str, Any] | None:
     """From how many documents on noise hardly costs anything, where that can be said beforehand."""
     corpus = plan.corpus
@@ -352,4 +354,8 @@ def _useful(plan: Plan) -> dict[str, Any] | None:
         f"the wanted directions are {found.ratio:.1f} times as strong as the noise, which hardly costs anything "
         f"from about {found.documents:,} documents on (there are {len(corpus):,}); `ksdp gain` measures it"
     )
-    return asdict(found) | {"sentence": sentence}
+    needed = (
+        f"from about {found.documents:,} documents on the noise hardly costs anything, "
+        f"where there are {len(corpus):,}"
+    )
+    return asdict(found) | {"needed": needed, "sentence": sentence}

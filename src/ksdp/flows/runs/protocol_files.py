@@ -384,7 +384,7 @@ def protocol_text(spec: Spec, features: Mapping[str, str | int], parties: Sequen
     """A protocol file for the mechanism of a spec: noise, where there is any, as only runs draw it."""
     mechanism = mechanism_of(spec.mechanism)
     check_program(mechanism)
-    table = {"name": mechanism.name, **spec.mechanism.parameters}
+    table = {"name": spec.mechanism.name, **spec.mechanism.parameters}
     if is_noisy(mechanism):
         table["sampler"] = "discrete"
     lines = ["protocol = 1", "", "[mechanism]", *_lines(table), "", "[features]", *_lines(features)]

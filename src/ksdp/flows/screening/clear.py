@@ -21,7 +21,7 @@ from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
-from ksdp.audit.learning.measures import cost_of_leaving_out
+from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import Plan
@@ -52,9 +52,9 @@ from ksdp.audit.verdicts.multiplicity import wrong_share
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
-from ksdp.flows.audits.run import run_audit
+from ksdp.flows.audits.run import run_audit, run_prepared
 from ksdp.flows.interruption import current
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import Prepared, spec_corpus
 from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
@@ -71,6 +71,7 @@ from ksdp.storage.clearances import (
 )
 from ksdp.storage.findings import check_verdicts, read_spec
 from ksdp.storage.keys import fingerprint
+from ksdp.storage.learning import learning_of
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, read_record
 from ksdp.storage.reviews.decisions import Entry, Snapshot, exclusions, newer_audits, snapshot
@@ -325,24 +326,15 @@ def clear(
     chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)
     chosen = chosen if rules.only is None else chosen.only(rules.only)
     plan = make_plan(decided.spec, open_corpus(opened.corpus(decided.summary.corpus)))
-    accepted = frozenset(chosen.accepted)
-    proposal = ProposedList(
-        opened, plan, decided.summary, decided.verdicts, decided.question, chosen.listed, accepted
-    )
-    why = _EVERY_SIZE if audited_sizes(plan).every_size else _EXACT if is_exact(proposal) else ""
-    if why := why or ("" if chosen.proved else _ACCEPTED):
-        about = (first_round(proposal),)
-        screened = Screened("signed", why, chosen.listed, plan, decided.summary, decided.verdicts, about, ())
-    else:
-        screened = screen(proposal, rules.rounds, place)
+    screened = _screened(opened, plan, decided, chosen, rules.rounds, place)
     grounds = _grounds(opened, plan.corpus, decided, chosen, screened)
-    quality, clearance = None, None
+    gain: tuple[str, ...] = ()
+    clearance = None
     if screened.listed:
-        current().say("learning from all documents and from the listed ones, to see what leaving out costs")
-        quality = cost_of_leaving_out(decided.spec, plan.corpus, _documents(grounds, screened.listed))
+        gain = _gain_of_list(opened, decided.spec, plan, _documents(grounds, screened.listed))
         clearance = clearance_of(signing, grounds, opened)
     result = _screen_summary(opened, decided, chosen, screened, grounds, signing, clearance)
-    result = dataclasses.replace(result, quality=quality, seconds=round(time.monotonic() - started, 3))
+    result = dataclasses.replace(result, gain=gain, seconds=round(time.monotonic() - started, 3))
     unit = decided.spec.design.unit
     members = (plan.corpus.ids, unit_names(plan.corpus, "group")) if unit == "group" else None
     if screened.left_out:
@@ -352,6 +344,72 @@ def clear(
     if clearance is not None:  # last of all: where it is, nothing is left to do
         sign(signing, clearance, opened)
     return result
+
+
+def _screened(
+    opened: Store, plan: Plan, decided: _Decided, chosen: Selection, rounds: int, place: Place, fewest: int = 1
+) -> Screened:
+    """The list that holds: the audit's own where its proof or its databases say so, else after audits of it."""
+    accepted = frozenset(chosen.accepted)
+    proposal = ProposedList(
+        opened, plan, decided.summary, decided.verdicts, decided.question, chosen.listed, accepted
+    )
+    why = _EVERY_SIZE if audited_sizes(plan).every_size else _EXACT if is_exact(proposal) else ""
+    if why := why or ("" if chosen.proved else _ACCEPTED):
+        about = (first_round(proposal),)
+        return Screened("signed", why, chosen.listed, plan, decided.summary, decided.verdicts, about, ())
+    return screen(proposal, rounds, place, fewest)
+
+
+@dataclass(frozen=True)
+class ClearForecast:
+    """What `clear` would sign where nobody decides anything more."""
+
+    summary: Summary
+    listed: tuple[str, ...]
+    """Ids of documents."""
+    every_attack: int
+    """How many are clear against every attack."""
+    reason: str
+
+
+def forecast_clear(prepared: Prepared, place: Place, fewest: int) -> ClearForecast:
+    """Run an audit, and audit its list by itself until all of it holds, or fewer documents are left.
+
+    The audits stay in the store, where `clear` finds them.
+    """
+    summary, spec = run_prepared([prepared], place)[0], prepared.plan.spec
+    if not summary.valid:
+        return ClearForecast(summary, (), 0, f"The audit is void: {summary.controls.reason}.")
+    opened, counts = Store.open(Path(prepared.ref.store), create=False), summary.verdicts
+    try:
+        decided = _decided(opened, proposing_audit(opened, summary.audit))
+        chosen = _chosen(opened, decided, leave_out_waiting=True)
+    except InputError:
+        return ClearForecast(summary, (), 0, f"No document is clear: {counts.words}.")
+    corpus, unit = prepared.plan.corpus, spec.design.unit
+    if len(documents_of(corpus, unit, chosen.listed)) < fewest:
+        return ClearForecast(summary, (), 0, f"Too many would have to stay out: {counts.words}.")
+    screened = _screened(opened, prepared.plan, decided, chosen, DEFAULT_RULES.rounds, place, fewest)
+    listed = documents_of(corpus, unit, screened.listed)
+    proved = documents_of(corpus, unit, sorted(screened.verdicts.every_attack & {*screened.listed}))
+    return ClearForecast(summary, tuple(listed), len(proved), screened.reason)
+
+
+def _gain_of_list(store: Store, spec: Spec, plan: Plan, listed: Sequence[str]) -> tuple[str, ...]:
+    """What a party gains by a run that the listed documents alone enter, as it was measured, or is now."""
+    corpus = plan.corpus
+    kept = learning_of(store, spec.hash, corpus.hash).gain
+    if kept is not None and len(listed) == len(corpus):
+        return tuple(kept["sentences"])
+    current().say("learning from the listed documents, to see what a party gains by them")
+    matrix, mask = corpus.matrix, np.isin(corpus.ids, list(listed))
+    rows = GainRows(matrix, matrix, None, corpus.party, drawn=spec.corpus.levers.drawn, listed=mask)
+    try:
+        scores = tuple(gain_scores(plan.mechanism, rows, spec.gain, spec.seed))
+    except (InputError, ValueError):  # no basis, or so few documents that nothing is learnt
+        return ()
+    return summarise_gain(scores, plan.mechanism.name, spec.gain, corpus.party is not None).sentences
 
 
 _EXACT = "The audit's databases were drawn from exactly the listed documents."
@@ -395,7 +453,7 @@ def _screen_summary(
         rounds=screened.rounds,
         level=spec.decision.level,
         margin=spec.rule.margin,
-        quality=None,
+        gain=(),
         clearance=None if clearance is None else str(signing.path.resolve()),
         fingerprint=fingerprint(signing.private_key),
         reviewer=signing.who,

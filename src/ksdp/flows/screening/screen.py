@@ -67,12 +67,13 @@ def is_exact(proposal: ProposedList) -> bool:
     return set(proposal.listed) == set(units.ids[held.victim].tolist())
 
 
-def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Screened:
+def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest: int = 1) -> Screened:
     """Audit a proposed list by itself until all of it holds. Interrupted, the same call resumes.
 
     Each round audits exactly the listed documents, on fresh runs and at half of the level of the one before. What
     is neither clear there nor accepted by people is left out, and as many again of those that are clear by the
-    weakest evidence, since the documents that are left out had hidden these. The rest is the next round's list.
+    weakest evidence, since the documents that are left out had hidden these. The rest is the next round's list,
+    unless it is shorter than `fewest`.
     """
     plan, summary, verdicts, listed = proposal.plan, proposal.summary, proposal.verdicts, proposal.listed
     given = GivenSpec(plan.spec, proposal.question, list_attempt(summary.audit))
@@ -111,9 +112,9 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
             reason = f"All {plural(len(listed), word)} of the list hold in an audit of exactly this list."
             return ended("signed", reason, listed)
         left_out.append((verdicts, out))
-        if not set(listed) - proposal.accepted:
+        if len(listed) < fewest or not set(listed) - proposal.accepted:
             reason = (
-                f"In an audit of the list by itself, hardly any {word} of {len(plan.audited)} was clear: "
+                f"In an audit of the list by itself, too few {word}s of {len(plan.audited)} were clear: "
                 f"{summary.verdicts.words}. The documents that were left out had hidden the others."
             )
             return ended("too-few", reason)

@@ -111,7 +111,7 @@ def valid_audit(audit: str) -> bool:
 
 def mechanism_of(mechanism: str, spec: Spec) -> str:
     """Name of an audit's mechanism; of one around another, that one's; with the title that the spec gives."""
-    words = mechanism_words(mechanism, spec.mechanism.parameters)
+    words = mechanism_words(mechanism, {"mechanism": spec.mechanism.name, **spec.mechanism.parameters})
     return f"{words} ({visible(spec.title)})" if spec.title else words
 
 
