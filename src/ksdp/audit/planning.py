@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from ksdp.audit.absence import Absence, absence_bounds, absence_shown
 from ksdp.audit.certifying import check_certifiable
-from ksdp.audit.contract import Mechanism, traits_of
+from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import given_fields
@@ -20,7 +22,7 @@ from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.mechanisms.schema import ReleaseSchema, release_schema
 from ksdp.audit.numeric.kernels import one_thread
-from ksdp.audit.numeric.sparse_rows import take_rows
+from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan, planned_runs, planned_statistics, proved_before_runs
 from ksdp.audit.randomness import Purpose, derived_seed, generator
@@ -76,6 +78,23 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         promise=promise,
         leaks=_leaks(spec, holdings, shown),
     )
+
+
+def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence | None:
+    """What absence proves of each of the victim's units, in order; None where it proves nothing of anybody."""
+    shown, units = "" if spec.planted else absence_shown(seen), held.units.matrix
+    if not shown or spec.design.kind != "shared":
+        return None
+    others = np.concatenate([held.honest, held.coalition])
+    found = absence_bounds(
+        rows_of(units, held.victim),
+        held.size,
+        shown,
+        poisson=spec.design.sampling == "poisson",
+        others=rows_of(units, np.sort(others)) if len(others) else None,
+        entering=held.entering if held.drawn else None,
+    )
+    return found if found.bound.any() else None
 
 
 def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:

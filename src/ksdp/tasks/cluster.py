@@ -106,7 +106,6 @@ def performance_written(address: str, file: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
-    """A cluster of the class that a spec names."""
     from distributed.security import Security
 
     with _named_cluster(asked) as cluster:
@@ -188,7 +187,6 @@ def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
 
 
 def _started(**options: Any) -> Any:
-    """A local cluster, started where no Ctrl-C arrives."""
     with interrupts_blocked():
         pool = ThreadPoolExecutor(1, thread_name_prefix="ksdp-workers")
         starting = pool.submit(_tried, options)
@@ -292,7 +290,6 @@ def _named_cluster(asked: ClusterSpec) -> Iterator[Any]:
 
 
 def _first_worker(client: Any, patience: float, whose: str) -> int:
-    """Wait for a worker; how many there are."""
     until = time.monotonic() + patience
     while not (count := len(client.scheduler_info(n_workers=-1)["workers"])):
         if time.monotonic() > until:

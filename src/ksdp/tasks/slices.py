@@ -208,7 +208,6 @@ def _read_together(
 
 
 def _own(cells: tuple[Bits, Values], names: Sequence[str], columns: NDArray[np.str_]) -> tuple[Bits, Values]:
-    """Every document's own column of those that were read."""
     bits, values = cells
     if len(values) == 1:
         return cells

@@ -74,7 +74,6 @@ def pem(
 
 
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
-    """Play everybody in this process."""
     from ksdp.extras.pem.local import prepare_pem, read_pem_spec, run_prepared
     from ksdp.flows.interruption import utc_now
     from ksdp.storage.runs.results import require_no_result
@@ -88,7 +87,6 @@ def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json
 
 
 def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
-    """What a run came to."""
     if as_json:
         typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return

@@ -15,15 +15,15 @@ from ksdp.audit.coverage import coverage_of, telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.recorded import is_own
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
-from ksdp.audit.planning import corpus_notes, make_plan
+from ksdp.audit.planning import absence_of, corpus_notes, make_plan
 from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.sampling import measure, sample, try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.power import (
     minimal_detectable,
     runs_for_limit,
@@ -116,6 +116,11 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
             "shows"
         )
+    if absent := forecast.get("absent"):
+        lines.append(
+            f"absence   {absent} {forecast['unit']}s are sensitive whatever the runs show: most runs without them "
+            "have a feature of theirs in nobody else"
+        )
     if forecast["unread"]:
         lines.append(
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
@@ -171,6 +176,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
     stages = {"start": start, **costs.stages(plan.runs, parts)}
     copies, covered = copies_of(plan), coverage_of(plan)
+    absent = absence_of(plan.spec, plan.holdings, plan.read)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -193,6 +199,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "coverage": {name: list(who) for name, who in covered.read_by.items()},
         "unread": list(covered.unread),
         "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
+        "absent": 0 if absent is None else int((absent.bound > spec.rule.margin).sum()),
         "proved": plan.proved,
         "promise": _promise(plan),
         "seconds_a_run": costs.run,

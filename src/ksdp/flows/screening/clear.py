@@ -23,7 +23,6 @@ from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.measures import cost_of_leaving_out
 from ksdp.audit.mechanisms.schema import opened
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.appetite import Appetite
@@ -48,6 +47,7 @@ from ksdp.audit.screening.clearance import (
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.multiplicity import wrong_share
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.dashboards.screening import render_screen

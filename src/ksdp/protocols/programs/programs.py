@@ -107,7 +107,6 @@ def _svd_start(mechanism: PDNMF, matrix: sp.csr_array) -> Generator[Any, Any, Ma
 def _iterate(
     matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
 ) -> Generator[SecSum, Matrix, Factorisation]:
-    """PD-NMF-Iter, one party's side."""
     rows, features = stack([matrix])
     T = check_start(start, features).copy()
     topics = len(T)
@@ -141,7 +140,6 @@ def _iterate(
 def _iterate_observed(
     matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
 ) -> Generator[SecSum, Matrix, Factorisation]:
-    """PD-NMF-Iter on the observed entries, one party's side."""
     rows, features = stack([matrix])
     T = check_start(start, features).copy()
     W, lengths = np.zeros((matrix.shape[0], len(T))), np.diff(rows.indptr)

@@ -52,7 +52,6 @@ def _blocks(stage: StoredValues, lane: int) -> Iterator[Block]:
 
 
 def _row(store: Store, summary: Summary, document: str) -> int:
-    """Row of the corpus."""
     folder = store.corpus(summary.corpus)
     ids = read_table(folder / "ids.parquet", ["id"], f"the corpus {folder.name}")["id"]
     return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())

@@ -166,7 +166,6 @@ def _file(root: Path) -> Path:
 
 
 def _stands(path: Path, name: str, value: str) -> bool:
-    """Whether a line has this value."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

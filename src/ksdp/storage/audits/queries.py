@@ -138,7 +138,6 @@ class Findings:
 
     @property
     def _from(self) -> str:
-        """Documents with their places."""
         return "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
 
     def page(self, chosen: Filter, *, offset: int = 0, limit: int = 25) -> Page:

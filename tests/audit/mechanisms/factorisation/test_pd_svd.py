@@ -263,16 +263,6 @@ def test_the_printed_algorithm_is_another_thing() -> None:
     assert np.linalg.norm(ours - (ours @ theirs.T) @ theirs, 2) > 0.1
 
 
-def test_both_solvers_agree_in_sign() -> None:
-    rng = np.random.default_rng(0)
-    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    dense = 3 + rng.standard_normal((90, 6)) * [8, 4, 2, 1, 0.5, 0.2] @ turn
-    database = Database(parties_of(dense, 20, 50))
-    limit = PDPCA(rank=3).run(database, RNG_PD_PCA)
-    power = PDPCA(rank=3, solver="power", tolerance=0, iterations=300).run(database, RNG_PD_PCA)
-    np.testing.assert_allclose(limit["V"], power["V"], atol=1e-9)
-
-
 def test_a_coalition_sees_the_mean_of_the_others() -> None:
     dense = random_rows_of_pd_pca(120, 40, 2)
     parties = parties_of(dense, 10, 70)

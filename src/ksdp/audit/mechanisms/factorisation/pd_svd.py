@@ -241,7 +241,7 @@ class PDSVD:
         wide, centre = (self.rank, features), self._centre_name
         equations = numbers_of_basis(self.rank, features, self.reveal_sigma)
         of_basis = Terms("moments", "V", centre)
-        found = [_exact("V", wide, of_basis, final=True, alignment="signs", in_all=equations)]
+        found = [_exact("V", wide, of_basis, final=True, alignment="signs", in_all=equations, absence="factor")]
         if self.reveal_sigma:
             found.append(_exact("sigma", (self.rank,), final=True))
         if self.rounds:
@@ -383,7 +383,7 @@ class PDPCA(PDSVD):
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """The mean, and those of `PDSVD`."""
-        return (_exact("mean", (features,), final=True), *super().releases(features))
+        return (_exact("mean", (features,), final=True, absence="sum"), *super().releases(features))
 
     def _sums(self, database: Database) -> list[NDArray[np.float64]]:
         return [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]

@@ -69,7 +69,6 @@ class CovarianceFilter:
 
     @cached_property
     def _inverse(self) -> NDArray[np.float32]:
-        """Of the covariance of w^T e, a coefficient after the other: its upper triangle."""
         with one_thread():
             return self._inverted()
 
@@ -321,7 +320,6 @@ class StationaryContributions(EntryContributions):
 
 @njit(cache=True, nogil=True)
 def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, found: Any) -> None:
-    """What every entry adds; `topics` a column after the other."""
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             left = data[p]
@@ -378,7 +376,6 @@ class FirstOrderMean:
 
 
 def _in_mean(pool: Pool) -> CovarianceFilter:
-    """What documents of the pool add to a sum of all, whose one coefficient is 1."""
     drawn = at_even_steps(pool.drawn)
     mean = np.asarray(drawn.mean(axis=0)).ravel()
     return CovarianceFilter(drawn, np.ones((drawn.shape[0], 1)), np.zeros((1, len(mean))), mean)
@@ -441,7 +438,6 @@ class FirstOrderTopics:
 
 
 def _weights(documents: Documents, picture: ExpectedTopics) -> Floats:
-    """Coefficients of the documents under the expected topics."""
     return coefficients_under(picture.topics, _expected_products(documents, picture))
 
 

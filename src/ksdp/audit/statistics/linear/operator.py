@@ -420,7 +420,6 @@ class RatingContributions(EntryContributions):
 
 @njit(cache=True, nogil=True)
 def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delta: float, found: Any) -> None:
-    """What every rating adds, update after update: w times what others leave of it, and the square of w."""
     rank, steps = topics.shape[1], found.shape[1] // 2
     path = np.empty(steps)
     for i in range(len(indptr) - 1):
