@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ import scipy.sparse as sp
 
 from ksdp.audit.absence import absence_bounds, absence_shown
 from ksdp.audit.contract import EXACT, UNKNOWN, Database, Release
-from ksdp.audit.corpus.matrix import canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names
+from ksdp.audit.specs.models import parse_spec
 
 SHOWN = 1e-9
 """On the wire a smaller number is zero."""
@@ -140,3 +144,64 @@ def test_mechanisms_that_show_absence() -> None:
         "sigma-svd": "factor",
         "pd-pca": "sum",
     }
+
+
+def plan_of(rows: sp.csr_array, **changes: Any) -> Plan:
+    design = {"party_size": 3, "with_runs": 50} | changes.pop("design", {})
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1}} | changes
+    ids = np.array([f"d{n}" for n in range(rows.shape[0])])
+    return make_plan(parse_spec(tables | {"design": design}), Corpus(rows, ids))
+
+
+@pytest.mark.absence
+def test_whom_absence_proves_is_drawn_and_not_measured() -> None:
+    bound = absence_bounds(LINKED, 3, "factor").bound  # 0.5, and 1.0 and 0.2 of two
+    plan = plan_of(LINKED, decision={"margin": 0.3})
+    every = plan_of(LINKED, decision={"margin": 0.3}, design={"absent": "measured"})
+    assert plan.absent is not None
+    assert every.absent is None
+    np.testing.assert_array_equal(plan.absent.units, np.flatnonzero(bound > 0.3))
+    np.testing.assert_array_equal(plan.absent.bound, bound[bound > 0.3])
+    assert plan.audited.tolist() == [5]
+    assert every.audited.tolist() == list(range(7))
+    for run in range(20):
+        np.testing.assert_array_equal(plan.design.rows(0, run), every.design.rows(0, run))
+    assert plan.runs_identity == every.runs_identity
+    assert plan.runs == every.runs
+
+
+@pytest.mark.absence
+def test_one_is_measured_though_all_are_proved() -> None:
+    """Controls and canaries need somebody: the one of the smallest bound."""
+    assert plan_of(LINKED, decision={"margin": 0.1}).audited.tolist() == [5]
+
+
+@pytest.mark.absence
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decision": {"margin": 0}},
+        {"statistics": {"explored": True}},
+        {"mechanism": {"name": "pd-nmf", "rank": 1}},
+        {"mechanism": {"name": "noisy", "noise": 0.1, "parameters": {"rank": 1}}},
+        {"design": {"kind": "literal", "documents": 2}},
+        {"planted": [{"document": "d0", "kind": "number", "array": "V", "places": [1], "amounts": [1.0]}]},
+    ],
+)
+def test_where_nothing_is_taken_as_proved(changes: dict[str, Any]) -> None:
+    assert plan_of(LINKED, **changes).absent is None
+
+
+@pytest.mark.absence
+def test_proofs_of_a_party_and_of_some_documents_are_those_of_their_pool() -> None:
+    """Others' documents are in every run, and what they have is never absent."""
+    some = plan_of(LINKED, decision={"margin": 0.3}, design={"documents": ("d5", "d2")})
+    assert some.absent is not None
+    assert (some.absent.units.tolist(), some.audited.tolist()) == ([2], [5])
+    held = plan_of(LINKED, parties={"honest": 2}, design={"party_size": 2}, decision={"margin": 0.01})
+    mine, others = held.holdings.victim, held.holdings.honest
+    found = absence_bounds(LINKED[mine], 2, "factor", others=LINKED[others])
+    assert held.absent is not None
+    proved = np.concatenate([held.absent.units, held.audited])
+    assert sorted(proved.tolist()) == mine.tolist()
+    np.testing.assert_array_equal(held.absent.bound, found.bound[np.searchsorted(mine, held.absent.units)])

@@ -38,6 +38,16 @@ class Absence:
     """Documents to draw from that have it, the document itself included."""
 
 
+@dataclass(frozen=True, eq=False)
+class ProvedSensitive:
+    """Units that absence proves to be above the margin: an audit spends no runs and no level on them."""
+
+    units: Ints
+    """Ascending."""
+    bound: Floats
+    """Lower bound of D of each."""
+
+
 def absence_shown(releases: Iterable[Release]) -> str:
     """How releases that somebody sees show features that no document has: `sum`, `factor`, or empty: not."""
     ways = {a.absence for a in releases if a.noise == EXACT and not a.derived_from}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from ksdp.audit.absence import Absence, absence_bounds, absence_shown
+from ksdp.audit.absence import Absence, ProvedSensitive, absence_bounds, absence_shown
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.corpus.matrix import Corpus
@@ -59,6 +59,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
     runs = planned_runs(spec, design, shown.kept, tested.chosen)
+    absent = _absent(spec, holdings, shown.read, design)
+    rest = {} if absent is None else {"audited": np.setdiff1d(design.targets(0), absent.units)}
     return Plan(
         spec=spec,
         corpus=corpus,
@@ -69,7 +71,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         opened=shown.opened,
         statistics=tested.chosen,
         skipped=tested.skipped,
-        design=runs.design,
+        design=replace(cast(Any, runs.design), **rest),
         background=background,
         block_runs=runs.block_runs,
         looks=runs.looks,
@@ -77,6 +79,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         default_columns=tested.default,
         promise=promise,
         leaks=_leaks(spec, holdings, shown),
+        absent=absent,
     )
 
 
@@ -97,8 +100,22 @@ def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence |
     return found if found.bound.any() else None
 
 
+def _absent(spec: Spec, held: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
+    """Those of the audited units that are proved; where all are, the least exposed one is measured too."""
+    margin = spec.rule.margin
+    asked = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
+    found = absence_of(spec, held, seen) if asked else None
+    if found is None:
+        return None
+    audited = design.targets(0)
+    bound = found.bound[np.searchsorted(held.victim, audited)]
+    above = bound > margin
+    if above.all():
+        above[np.argmin(bound)] = False
+    return ProvedSensitive(audited[above], bound[above]) if above.any() else None
+
+
 def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
-    """What the spec plants for the victim's documents, or groups."""
     rows = {str(held.units.ids[unit]): int(unit) for unit in held.victim} if spec.planted else {}
     return leaks_of(spec.planted, rows, {array.name: array.shape for array in shown.recorded})
 
@@ -221,7 +238,6 @@ def _taken(columns: tuple[str, ...]) -> str:
 
 
 def _outweighing(corpus: Corpus, columns: tuple[str, ...]) -> str:
-    """Of a column of large numbers, beside which the others count for nothing; and a bound clips them away."""
     squares = np.asarray(corpus.matrix.multiply(corpus.matrix).sum(axis=0)).ravel()
     largest = int(np.argmax(squares))
     if len(columns) != len(squares) or len(columns) < 2 or squares[largest] <= _ALONE * squares.sum():
@@ -234,7 +250,6 @@ def _outweighing(corpus: Corpus, columns: tuple[str, ...]) -> str:
 
 
 def _clipped(corpus: Corpus, bound: float | None) -> str:
-    """Of rows longer than the norm to which a mechanism clips them."""
     if bound is None:
         return ""
     matrix = corpus.matrix

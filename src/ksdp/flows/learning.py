@@ -84,7 +84,6 @@ def spec_rows(spec: Spec, base: Path) -> RawCorpus:
 
 
 def _corpus(source: RawCorpus, spec: Spec) -> Corpus:
-    """The corpus of a spec whose rows were read."""
     nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
     return weighed_corpus(source.under(spec.corpus), nonnegative=nonnegative)
 
@@ -171,7 +170,6 @@ def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, co
 
 
 def _tried(search: Search, settings: Sequence[Setting], count: int) -> list[Tried]:
-    """What is found of settings, in order, until so many were sampled."""
     current().stage("settings", len(settings))
     tried: list[Tried] = []
     for setting in settings:
@@ -269,7 +267,6 @@ class Search:
             return None
 
     def _gain(self, spec: Spec, mechanism: Mechanism) -> GainSummary:
-        """Against the baselines of the spec as it stands."""
         rows = gain_rows(self.source, spec, nonnegative=traits_of(mechanism).nonnegative)
         scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
         others = [score for score in self.scores if score.learner != "run"]
@@ -305,13 +302,11 @@ class Search:
 
 
 def _step_of(plan: Plan) -> dict[str, Any]:
-    """What every number of a trial depends on."""
     own = own_code(plan.spec.mechanism.model_dump(mode="json"), [plan.mechanism])
     return {"spec": plan.spec.hash, "corpus": plan.corpus.hash, "code": code_hash(), "own": own}
 
 
 def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | None:
-    """Why parties cannot run a spec; None where they can."""
     try:
         check_program(mechanism)
         left_names(source.under(spec.corpus).file.spec)
@@ -395,7 +390,6 @@ def advise_spec(
 
 
 def _tables(spec: Spec) -> dict[str, Any]:
-    """A spec as it is written."""
     tables = spec.model_dump(mode="json", exclude_defaults=True)
     if spec.cluster is not None:
         tables["cluster"] = spec.cluster.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -164,7 +164,6 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
 
 
 def _sampled(spec: Spec, corpus: Corpus, drawn: int) -> dict[str, Any]:
-    """The tables of a spec that audits some random documents."""
     units = size_base(spec, corpus)
     return sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
 
@@ -284,7 +283,6 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
 
 
 def _cut(blocks: Sequence[Block], stops: Sequence[int]) -> Iterator[Block]:
-    """The same runs in blocks that end where somebody looks."""
     for block in blocks:
         ends = [*(stop for stop in stops if block.start < stop < block.stop), block.stop]
         yield from (Block(block.lane, start, end) for start, end in itertools.pairwise([block.start, *ends]))
@@ -417,6 +415,7 @@ def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
     """Of some random documents, each in half of the runs, at most so many in either arm: for `sampled_leak`."""
     tables = _sampled(spec, corpus, drawn)
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
+    tables["design"]["absent"] = "measured"
     tables["certificate"] = None
     return make_plan(Spec.model_validate(tables), corpus)
 
@@ -458,7 +457,6 @@ def advise(
 
 
 def _chosen(tried: Sequence[Tried], good: Sequence[int], margin: float) -> int | None:
-    """Of those that can be run, and are safe whatever the attack, if any: of those that gain most, the safest."""
     runnable = [place for place in good if tried[place].cannot_run is None] or list(good)
     among = [place for place in runnable if tried[place].proved(margin)] or runnable
     if not among:
@@ -522,7 +520,6 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
 
 
 def _missed(advice: Advice) -> tuple[str, ...]:
-    """What the nearest miss is, and what would have to change."""
     if advice.nearest is None or advice.needed is None:
         return ()
     one = advice.tried[advice.nearest]

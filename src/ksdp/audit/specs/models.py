@@ -436,6 +436,9 @@ class DesignSpec(Section, frozen=True):
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
     """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
     Names of groups, or their number, where the unit is the group."""
+    absent: Literal["proved", "measured"] = "proved"
+    """Documents that their rarest feature alone gives away, which follows before any run: `proved` sensitive and
+    not measured, or `measured` as all others are."""
     pool: Fraction | Rows | None = None
     """Databases are drawn from so many random documents alone; the adversary knows which."""
 
