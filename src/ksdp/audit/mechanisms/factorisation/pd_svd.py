@@ -314,7 +314,7 @@ class PDSVD:
         start = start_block(self.start_seed, features, self.rank)
         rows, done = stack(parties), self.rounds
         if self.solver == "limit":
-            limit = limit_of_power(rows, start, mean)
+            limit = limit_of_power(rows, start, mean, signs=bool(self.rounds))
             announced, values = {"V": limit.block}, limit.values
         else:
             tolerance = self.tolerance if self.rounds else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -398,6 +398,10 @@ class FirstOrderBasis:
     needs: tuple[str, ...] = ("V",)
     weighs: ClassVar[bool] = True
 
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """Have the products with V made beside its own, before another statistic makes them alone."""
+        self.evaluate(observables, documents)
+
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
         found = announced(observables, "V")
@@ -423,6 +427,11 @@ class FirstOrderTopics:
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
     weighs: ClassVar[bool] = True
+
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """As of `FirstOrderBasis`; topics of ratings share no pass."""
+        if not are_rated(documents):
+            self.evaluate(observables, documents)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""
@@ -451,7 +460,9 @@ def _matched(
     """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
     additions, name = picture.additions, "V" if isinstance(picture, Expected) else "T"
     rows = observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found)))
-    filtered = products_beside(observables, documents, name, ("matched", picture), rows)
+    key = ("matched", picture)
+    beside = partial(products_beside, observables, documents, name, key, rows)
+    filtered = observables.derive((*key, documents), beside)
     if additions.mean.any():
         filtered = filtered - rows @ additions.mean
     return rows, filtered, _expected_products(documents, picture)
