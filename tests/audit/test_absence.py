@@ -21,6 +21,7 @@ from ksdp.audit.specs.models import parse_spec
 
 SHOWN = 1e-9
 """On the wire a smaller number is zero."""
+V, MEAN = (PDSVD(rank=1, opens="final"), "V"), (PDPCA(rank=1), "mean")
 
 
 def corpus(*rows: str) -> sp.csr_array:
@@ -33,15 +34,15 @@ APART = corpus("3100000", "2010000", "4110000", "1000010", "2100000", "0000200",
 """Two of these have nothing in common with anybody."""
 
 
-def shown_by(mechanism: PDSVD | PDPCA, name: str, rows: sp.csr_array, places: list[int]) -> np.ndarray:
-    found = np.atleast_2d(mechanism.run(Database((rows[places],)), np.random.default_rng(0))[name])
-    return np.abs(found[0]) > SHOWN
+def leading(rows: sp.csr_array, places: Any, what: tuple[PDSVD | PDPCA, str] = V) -> np.ndarray:
+    mechanism, name = what
+    return np.atleast_2d(mechanism.run(Database((rows[list(places)],)), np.random.default_rng(0))[name])[0]
 
 
-def exact_gap(mechanism: PDSVD | PDPCA, name: str, rows: sp.csr_array, size: int, others: list[int]) -> np.ndarray:
+def exact_gap(what: tuple[PDSVD | PDPCA, str], rows: sp.csr_array, size: int, others: list[int]) -> np.ndarray:
     """Of each document: how much oftener its most telling feature is shown in runs with it than in others."""
     mine = [place for place in range(rows.shape[0]) if place not in others]
-    seen = {held: shown_by(mechanism, name, rows, [*held, *others]) for held in combinations(mine, size)}
+    seen = {h: np.abs(leading(rows, [*h, *others], what)) > SHOWN for h in combinations(mine, size)}
     gaps = []
     for document in mine:
         arms = [[s for held, s in seen.items() if (document in held) == inside] for inside in (True, False)]
@@ -56,63 +57,48 @@ def test_a_sum_shows_exactly_what_is_proved(size: int, others: list[int]) -> Non
     for rows in (LINKED, APART):
         given = {"others": rows[others]} if others else {}
         found = absence_bounds(rows[mine], size, "sum", **given)
-        gap = exact_gap(PDPCA(rank=1), "mean", rows, size, others)
-        np.testing.assert_allclose(found.bound, np.maximum(gap, 0.0), atol=1e-12)
+        np.testing.assert_allclose(found.bound, np.maximum(exact_gap(MEAN, rows, size, others), 0.0), atol=1e-12)
 
 
-@pytest.mark.parametrize("opens", ["final", "every round"])
-@pytest.mark.parametrize("mechanism", [PDSVD, PDPCA])
-def test_a_factor_shows_at_least_what_is_proved(mechanism: type[PDSVD], opens: str) -> None:
-    rows = LINKED
-    found = absence_bounds(rows, 3, "factor")
-    gap = exact_gap(mechanism(rank=1, opens=opens), "V", rows, 3, [])
-    assert (found.bound > 0.3).sum() == 6
-    assert (found.bound <= gap + 1e-12).all()
-    if mechanism is PDSVD:
-        np.testing.assert_allclose(found.bound, gap, atol=1e-12)
+@pytest.mark.parametrize("what", [V, (PDSVD(rank=1), "V"), (PDPCA(rank=1), "V")])
+def test_a_factor_shows_at_least_what_is_proved(what: tuple[PDSVD | PDPCA, str]) -> None:
+    found, gap = absence_bounds(LINKED, 3, "factor").bound, exact_gap(what, LINKED, 3, [])
+    assert (found > 0.3).sum() == 6
+    assert (found <= gap + 1e-12).all()
+    if isinstance(what[0], PDSVD) and not isinstance(what[0], PDPCA):
+        np.testing.assert_allclose(found, gap, atol=1e-12)
 
 
 def test_documents_that_hang_together_with_nobody_are_not_proved_of_a_factor() -> None:
-    naive = absence_bounds(APART, 3, "sum").bound
-    gap = exact_gap(PDSVD(rank=1, opens="final"), "V", APART, 3, [])
+    naive, gap = absence_bounds(APART, 3, "sum").bound, exact_gap(V, APART, 3, [])
     assert (naive[5:] > gap[5:] + 0.2).all()  # what a sum shows of them, no leading vector does
     assert (absence_bounds(APART, 3, "factor").bound <= gap + 1e-12).all()
 
 
 def test_large_corpora_are_proved_of_a_factor_but_for_the_loose_ones() -> None:
-    """300 documents share a feature, each has one of its own; five have only that, or a common small group."""
+    """300 documents have a feature of their own each; five share but a weak one, the others a strong one."""
     rng = np.random.default_rng(3)
-    hub, own = rng.uniform(1, 2, (300, 1)), sp.identity(300) * 0.5
-    rows = np.zeros((300, 302))
-    rows[:295, :1], rows[295:, 1] = hub[:295], 0.4
-    rows[:, 2:] = own.toarray()
-    matrix = canonical(sp.csr_array(rows))
-    found = absence_bounds(matrix, 100, "factor").bound
+    rows = np.hstack((np.zeros((300, 2)), np.identity(300) * 0.5))
+    rows[:295, 0], rows[295:, 1] = rng.uniform(1, 2, 295), 0.4
+    found = absence_bounds(canonical(sp.csr_array(rows)), 100, "factor").bound
     assert (found[:295] > 0.99).all()
     assert (found[295:] == 0).all()
-    seen = [set(np.flatnonzero(np.abs(v) > SHOWN)) for v in _leading(matrix, 100, rng, 40)]
-    assert all(not places & set(range(297, 302)) for places in seen)
-    heavy = matrix.toarray()
-    heavy[295:, 1] = 20.0  # by themselves they may have the largest singular value: nobody is proved
-    assert (absence_bounds(canonical(sp.csr_array(heavy)), 100, "factor").bound == 0).all()
-
-
-def _leading(rows: sp.csr_array, size: int, rng: np.random.Generator, runs: int) -> list[np.ndarray]:
-    mechanism = PDSVD(rank=1, opens="final")
-    draws = (np.sort(rng.choice(rows.shape[0], size, replace=False)) for _ in range(runs))
-    return [mechanism.run(Database((rows[held],)), rng)["V"][0] for held in draws]
+    for _ in range(40):
+        shown = leading(canonical(sp.csr_array(rows)), np.sort(rng.choice(300, 100, replace=False)))
+        assert np.abs(shown[297:]).max() < SHOWN
+    rows[295:, 1] = 20.0  # by themselves they may have the largest singular value: nobody is proved
+    assert (absence_bounds(canonical(sp.csr_array(rows)), 100, "factor").bound == 0).all()
 
 
 def test_draws_of_others_and_documents_that_are_in_by_themselves() -> None:
     """By the definition of both chances."""
     rows, others = LINKED[:5], LINKED[5:]
     found = absence_bounds(rows, 2, "sum", others=others, entering=1)
-    holders = np.array([(rows[:, [j]] != 0).sum() for j in range(7)])
-    theirs = np.array([(others[:, [j]] != 0).sum() for j in range(7)])
+    holders, theirs = ((part.toarray() > 0).sum(axis=0) for part in (rows, others))
     each = [comb(5 - f, 2) / comb(4, 2) * (2 - t) / 2 for f, t in zip(holders, theirs, strict=True)]
     dense = rows.toarray() > 0
     np.testing.assert_allclose(found.bound, (dense * each).max(axis=1))
-    assert [found.holders[n] for n in range(5)] == [holders[j] for j in found.feature]
+    np.testing.assert_array_equal(found.holders, holders[found.feature])
     independent = absence_bounds(rows, 2, "sum", poisson=True).bound
     np.testing.assert_allclose(independent, (dense * 0.6 ** (holders - 1.0)).max(axis=1))
 
@@ -120,30 +106,26 @@ def test_draws_of_others_and_documents_that_are_in_by_themselves() -> None:
 def test_nothing_is_proved_of_entries_of_both_signs_or_of_releases_that_show_none() -> None:
     signed = LINKED.copy()
     signed.data[0] = -1.0
-    assert not absence_bounds(signed, 3, "sum").bound.any()
-    assert not absence_bounds(LINKED, 3, "sum", others=signed[:1]).bound.any()
-    assert not absence_bounds(LINKED, 3, "").bound.any()
-    assert not absence_bounds(LINKED, 7, "sum").bound.any()
+    for nothing in (
+        absence_bounds(signed, 3, "sum"),
+        absence_bounds(LINKED, 3, "sum", others=signed[:1]),
+        absence_bounds(LINKED, 3, ""),
+        absence_bounds(LINKED, 7, "sum"),
+    ):
+        assert not nothing.bound.any()
 
 
 def test_what_shows_absence() -> None:
     """Exact arrays alone; derived ones may carry the noise of what they are derived from."""
-    factor, total = Release("V", (2, 5), noise=EXACT, absence="factor"), Release("s", (5,), noise=EXACT)
-    assert absence_shown([factor, total]) == "factor"
-    summed = Release("s", (5,), noise=EXACT, absence="sum")
+    factor, summed = (Release(way, (5,), noise=EXACT, absence=way) for way in ("factor", "sum"))
+    assert absence_shown([factor, Release("s", (5,), noise=EXACT)]) == "factor"
     assert absence_shown([factor, summed]) == "sum"
-    assert absence_shown([Release("s", (5,), noise=UNKNOWN, absence="sum"), total]) == ""
+    assert absence_shown([Release("s", (5,), noise=UNKNOWN, absence="sum")]) == ""
     assert absence_shown([Release("s", (5,), noise=EXACT, absence="sum", derived_from=("V",))]) == ""
     assert absence_shown(make_mechanism("noisy", {"noise": 0.1}).releases(9)) == ""
-
-
-def test_mechanisms_that_show_absence() -> None:
     showing = {name: absence_shown(make_mechanism(name, {}).releases(40)) for name in mechanism_names()}
-    assert {name: how for name, how in showing.items() if how} == {
-        "pd-svd": "factor",
-        "sigma-svd": "factor",
-        "pd-pca": "sum",
-    }
+    found = {name: how for name, how in showing.items() if how}
+    assert found == {"pd-svd": "factor", "sigma-svd": "factor", "pd-pca": "sum"}
 
 
 def plan_of(rows: sp.csr_array, **changes: Any) -> Plan:
@@ -155,24 +137,17 @@ def plan_of(rows: sp.csr_array, **changes: Any) -> Plan:
 
 @pytest.mark.absence
 def test_whom_absence_proves_is_drawn_and_not_measured() -> None:
+    """Where all are proved, one is measured: controls and canaries need somebody."""
     bound = absence_bounds(LINKED, 3, "factor").bound  # 0.5, and 1.0 and 0.2 of two
     plan = plan_of(LINKED, decision={"margin": 0.3})
     every = plan_of(LINKED, decision={"margin": 0.3}, design={"absent": "measured"})
     assert plan.absent is not None
-    assert every.absent is None
     np.testing.assert_array_equal(plan.absent.units, np.flatnonzero(bound > 0.3))
     np.testing.assert_array_equal(plan.absent.bound, bound[bound > 0.3])
-    assert plan.audited.tolist() == [5]
-    assert every.audited.tolist() == list(range(7))
+    assert (plan.audited.tolist(), every.audited.tolist()) == ([5], list(range(7)))
     for run in range(20):
         np.testing.assert_array_equal(plan.design.rows(0, run), every.design.rows(0, run))
-    assert plan.runs_identity == every.runs_identity
-    assert plan.runs == every.runs
-
-
-@pytest.mark.absence
-def test_one_is_measured_though_all_are_proved() -> None:
-    """Controls and canaries need somebody: the one of the smallest bound."""
+    assert (plan.runs_identity, plan.runs) == (every.runs_identity, every.runs)
     assert plan_of(LINKED, decision={"margin": 0.1}).audited.tolist() == [5]
 
 
@@ -199,9 +174,8 @@ def test_proofs_of_a_party_and_of_some_documents_are_those_of_their_pool() -> No
     assert some.absent is not None
     assert (some.absent.units.tolist(), some.audited.tolist()) == ([2], [5])
     held = plan_of(LINKED, parties={"honest": 2}, design={"party_size": 2}, decision={"margin": 0.01})
-    mine, others = held.holdings.victim, held.holdings.honest
-    found = absence_bounds(LINKED[mine], 2, "factor", others=LINKED[others])
+    mine = held.holdings.victim
+    found = absence_bounds(LINKED[mine], 2, "factor", others=LINKED[held.holdings.honest])
     assert held.absent is not None
-    proved = np.concatenate([held.absent.units, held.audited])
-    assert sorted(proved.tolist()) == mine.tolist()
+    assert sorted([*held.absent.units, *held.audited]) == mine.tolist()
     np.testing.assert_array_equal(held.absent.bound, found.bound[np.searchsorted(mine, held.absent.units)])

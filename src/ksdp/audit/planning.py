@@ -155,7 +155,6 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> D
 
 
 def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
-    """Rows of the documents that are named; None where none are."""
     if not isinstance(documents, tuple):
         return None
     place = {str(name): row for row, name in enumerate(held.units.ids)}

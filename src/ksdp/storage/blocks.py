@@ -253,7 +253,6 @@ def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
 
 
 def _joined_cells(flat: NDArray[Any], counts: NDArray[np.int64]) -> pa.Array:
-    """Cells of so many of the numbers, one cell after the other."""
     large = flat.nbytes > np.iinfo(np.int32).max
     offsets = np.zeros(len(counts) + 1, np.int64 if large else np.int32)
     np.cumsum(counts * flat.itemsize, out=offsets[1:])

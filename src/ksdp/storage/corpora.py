@@ -318,7 +318,6 @@ def _counts(file: SourceFile, nonnegative: bool) -> RawCorpus:
 
 
 def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
-    """A matrix of counts, whose columns and rows other files name."""
     names = column_names(file.spec, matrix.shape[1])
     return RawCorpus.of(file, matrix, read_labels(file.spec, file.labels, matrix.shape[0]), names)
 

@@ -118,7 +118,6 @@ def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
 
 @contextmanager
 def _at(address: str) -> Iterator[Workers]:
-    """Somebody's cluster, at an address as `dask_address` gives it."""
     from distributed import Client
 
     address = str(dask_address(address)).removeprefix(_INSECURE)
@@ -177,7 +176,6 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
 
 
 def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
-    """A cluster of somebody's class, as soon as it has a worker."""
     from distributed import Client
 
     address = cluster.scheduler_address

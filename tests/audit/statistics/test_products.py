@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Documents, Observables, statistic_traits
-from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.contract import Documents, Observables
 from ksdp.audit.errors import InputError
-from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import run_observables
-from ksdp.audit.specs.models import parse_spec
-from ksdp.audit.statistics import products as products_module
 from ksdp.audit.statistics.products import (
     EntryColumns,
     announced,
@@ -63,14 +58,6 @@ def test_observables_of_single_precision_are_computed_with_in_double() -> None:
     assert gram(observables, "V").dtype == np.float64
     expected = matrix.toarray() @ basis.astype(float).T
     np.testing.assert_allclose(products(observables, Documents(matrix), "V"), expected, rtol=1e-13, atol=1e-13)
-
-
-def test_a_product_is_computed_once_a_run_and_again_for_other_documents() -> None:
-    observables = Observables({"V": np.eye(3, 30)})
-    one, two = Documents(draw(5)), Documents(draw(6))
-    assert products(observables, one, "V") is products(observables, one, "V")
-    np.testing.assert_array_equal(products(observables, two, "V"), two.matrix.toarray()[:, :3])
-    np.testing.assert_array_equal(products(observables, one, "V"), one.matrix.toarray()[:, :3])
 
 
 def test_documents_are_centred_where_a_mean_comes_with_singular_vectors() -> None:
@@ -181,25 +168,3 @@ def test_panels_of_the_columns_that_are_used_change_no_bit() -> None:
         at = np.array(places)
         for one, other in zip(found(alone, alone.at(at)), found(among, among.at(at)), strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf"])
-def test_a_run_s_statistics_pass_over_the_documents_once(
-    corpus: Corpus, monkeypatch: pytest.MonkeyPatch, mechanism: str
-) -> None:
-    """Products with the announced rows are made beside others; each statistic is what it is by itself."""
-    tables = {"corpus": {"path": "x"}, "mechanism": {"name": mechanism, "rank": 3, "opens": "final"}}
-    plan = make_plan(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 9}}), corpus)
-    tested = [s for s in plan.statistics if s.family != "simulated"]
-    stored, documents, made = run_observables(plan, 0, 0), plan.documents(0), []
-    seen = {name: stored[name].astype(np.float64) for name in plan.seen}
-    alone = [statistic.evaluate(Observables(seen), documents) for statistic in tested]
-    counted = products_module.csr_times_panel
-    monkeypatch.setattr(products_module, "csr_times_panel", lambda *of: (made.append(of), counted(*of))[1])
-    whole = Observables(seen)
-    for statistic in tested:
-        if (asks := statistic_traits(statistic).ask) is not None:
-            asks(whole, documents)
-    for statistic, value in zip(tested, alone, strict=True):
-        np.testing.assert_array_equal(statistic.evaluate(whole, documents), value)
-    assert len(made) == 1

@@ -112,7 +112,6 @@ def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
 
 
 def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
-    """Which documents the parties' draws let into the run of a split."""
     count = rows.judge.shape[0]
     if rows.drawn is None:
         return np.ones(count, dtype=bool)

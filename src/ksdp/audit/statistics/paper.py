@@ -198,13 +198,11 @@ def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Flo
 
 
 def _pairs(observables: Observables, padded: Floats) -> EntryColumns:
-    """Products of two components of V at every feature, as columns."""
     rank = len(announced(observables, "V"))
     return EntryColumns(rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded, rank, lanes))
 
 
 def _pair_moments(observables: Observables, documents: Documents) -> tuple[Singles, Floats]:
-    """sum_a x_a^2 V_sa V_ta for all pairs s >= t, shape (n, pairs)."""
     if not has_mean(observables):
         columns = _pairs(observables, padded_basis(observables, documents, "V"))
         return over_entries(observables, documents, "pairs", columns), np.zeros(columns.count)

@@ -548,7 +548,6 @@ def precise(summary: Summary) -> list[str]:
 
 
 def _broken_promise(epsilon: float, level: float) -> str:
-    """Nothing where no promise is broken that anybody could give."""
     if epsilon < 0.005:
         return ""
     return (

@@ -111,7 +111,6 @@ def _between_hosts(
     *,
     as_json: bool,
 ) -> None:
-    """Take part as one host, or check what would stand in the way."""
     from ksdp.extras.pem.hosts import PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words

@@ -130,7 +130,6 @@ def _spent(hours: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    """In the unit that leaves one to three digits before the point."""
     unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
     return f"{count / _UNITS[unit]:.1f} {unit}"
 

@@ -134,7 +134,6 @@ class BudgetGuard:
         self._within()
 
     def _within(self) -> Price:
-        """What this run costs at most, if that is within the budget."""
         price = replace(self.priced.worst(self.own), drawn=self.drawn)
         prices = [run.price for run in entries(self.ledger)]
         before, after = spent_together(prices), spent_together([*prices, price])

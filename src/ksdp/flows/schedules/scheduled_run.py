@@ -307,7 +307,6 @@ async def _hold_store(store: Store, stack: ExitStack) -> None:
 
 
 async def _held(store: Store, stack: ExitStack) -> None:
-    """Wait until no other scheduled run of this store is under way."""
     while True:
         trying = ExitStack()
         if trying.enter_context(hold(store)):

@@ -97,7 +97,6 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
 
 
 def _svd_start(mechanism: PDNMF, matrix: sp.csr_array) -> Generator[Any, Any, Matrix]:
-    """Ten rounds of sums for V and sigma, and one of 2 k numbers."""
     ends = yield from svd_program(SvdStart(mechanism.rank, mechanism.start_seed).svd, matrix)
     V, sigma = ends.public["V"], ends.public["sigma"]
     squares = yield SecSum(part_squares(matrix, V))

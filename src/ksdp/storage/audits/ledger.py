@@ -154,7 +154,6 @@ def _lines(store: Store) -> tuple[dict[str, Any], ...]:
 
 @lru_cache(maxsize=2)
 def _chained(content: bytes) -> tuple[dict[str, Any], ...]:
-    """All lines, parsed once, however many ask for parts of them."""
     lines, broken = read_chain(content)
     if broken is not None:
         raise StoreError(f"the ledger of audits is damaged: line {broken} is not one that was written.")

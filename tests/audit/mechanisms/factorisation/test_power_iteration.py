@@ -69,11 +69,6 @@ class TestSums:
         np.testing.assert_allclose(np.linalg.norm(announced, axis=1), 1, atol=1e-14)
         np.testing.assert_allclose(announced * norms[:, None], sec_sum(shares), atol=1e-13)
 
-    def test_zero_has_no_direction(self) -> None:
-        announced, norms = normed_sec_sum([np.array([[1.0, 2.0]]), np.array([[-1.0, -2.0]])])
-        assert not announced.any()
-        assert norms[0] == 0
-
 
 class TestOrthonormalise:
     @given(seed=st.integers(0, 10**6), rows=st.integers(1, 8), columns=st.integers(8, 40))
@@ -84,12 +79,6 @@ class TestOrthonormalise:
         ours = orthonormalise(block, block)
         np.testing.assert_allclose(ours, positive_qr(block), atol=1e-9)
         np.testing.assert_allclose(ours @ ours.T, np.eye(rows), atol=1e-14)
-
-    def test_nearly_dependent_rows_come_out_orthogonal(self) -> None:
-        rng = np.random.default_rng(0)
-        block = rng.standard_normal(50) + 1e-8 * rng.standard_normal((6, 50))
-        ours = orthonormalise(block, block)
-        np.testing.assert_allclose(ours @ ours.T, np.eye(6), atol=1e-13)
 
     def test_dependent_rows_take_the_start(self) -> None:
         rng = np.random.default_rng(1)
@@ -118,13 +107,6 @@ class TestBlockPower:
         run = block_power(split(matrix, parties), start, iterations=iterations, tolerance=0)
         assert run.iterations == iterations
         np.testing.assert_allclose(run.block, algorithm_3(matrix.toarray(), start, iterations), atol=1e-9)
-
-    def test_a_party_without_rows_changes_nothing(self) -> None:
-        matrix = canonical(sp.random_array((30, 20), density=0.3, rng=np.random.default_rng(0)))
-        start = start_block(0, 20, 3)
-        one = block_power([matrix], start, iterations=9, tolerance=0)
-        two = block_power([matrix[:0], matrix], start, iterations=9, tolerance=0)
-        np.testing.assert_allclose(one.block, two.block, atol=1e-14)
 
     @pytest.mark.parametrize("parties", [1, 3])
     def test_implicit_centring_is_centring(self, parties: int) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -144,16 +143,3 @@ def test_coefficients_fit_the_observed_entries():
     slope = (weights * (shrunk @ T - values)) @ T.T + 0.3 + 0.2 * shrunk
     assert (slope > -1e-6).all()
     np.testing.assert_allclose(slope[shrunk > 0], 0, atol=1e-6)
-
-
-def test_on_movielens_it_explains_the_ratings(data_folder):
-    path = data_folder / "movielens-1m" / "ratings.parquet"
-    table = pd.read_parquet(path, columns=["user_id", "item_id", "rating"])
-    table = table[table.user_id <= 300]
-    users, items = table.user_id.factorize()[0], table.item_id.factorize()[0]
-    X = sp.csr_array((table.rating.to_numpy(float), (users, items)))
-    start = np.random.default_rng(0).random((5, X.shape[1]))
-    found = weighted_nmf_iter([X], start, sweeps=30, tolerance=0, penalties=Penalties(beta=1.0, delta=1.0))
-    error = np.sqrt(2 * observed_objective(X, found.W, found.T) / X.nnz)
-    baseline = X.data.std()
-    assert error < 0.8 * baseline

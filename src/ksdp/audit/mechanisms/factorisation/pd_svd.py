@@ -293,11 +293,9 @@ class PDSVD:
         return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first} | sums)
 
     def _first(self, blocks: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The start and the first blocks, orthonormal."""
         return np.concatenate([first_basis(self.start_seed, blocks.shape[-1], self.rank)[None], blocks])
 
     def _centre(self, database: Database) -> NDArray[np.float64] | None:
-        """What is subtracted from every row."""
         return None
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -337,7 +335,6 @@ class PDSVD:
         iterations: tuple[int, int],
         mean: NDArray[np.float64] | None,
     ) -> dict[str, NDArray[np.float64]]:
-        """What the blocks of the first iterations show besides; zeros where there were fewer."""
         done, early = iterations
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank

@@ -112,7 +112,6 @@ def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
 
 
 def _by_numbers(rows: Floats, added: float) -> Callable[[Floats], Floats]:
-    """C itself, of documents at even steps where there are many."""
     numbers = rows.shape[1] * (rows.shape[1] + 1) // 2
     some = rows[:: step_of(len(rows), numbers)]
     covariance, total = np.zeros((numbers, numbers)), np.zeros(numbers)

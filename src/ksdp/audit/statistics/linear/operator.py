@@ -195,7 +195,6 @@ class FactoredContributions(ContributionOperator):
 
 @njit(cache=True, nogil=True)
 def _add_form(form: Any, crossed: Any, basis: Any, found: Any) -> None:
-    """found_j += sum_uv form_uv B_uj B_vj - 2 sum_u crossed_ju B_uj."""
     for u in range(basis.shape[0]):
         for j in range(found.shape[0]):
             found[j] -= 2.0 * crossed[j, u] * basis[u, j]
@@ -316,7 +315,6 @@ class EntryContributions(ContributionOperator):
         raise NotImplementedError
 
     def _parts(self) -> Iterator[tuple[slice, sp.csr_array, Floats]]:
-        """Some documents after the others, and what their entries add."""
         if self.rows.nnz * self.lines <= _HELD:
             yield slice(0, self.rows.shape[0]), self.rows, self._all
             return
