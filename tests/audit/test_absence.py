@@ -92,7 +92,7 @@ def test_large_corpora_are_proved_of_a_factor_but_for_the_loose_ones() -> None:
 
 def test_draws_of_others_and_documents_that_are_in_by_themselves() -> None:
     """By the definition of both chances."""
-    rows, others = LINKED[:5], LINKED[5:]
+    rows, others = LINKED[2:], LINKED[:2]
     found = absence_bounds(rows, 2, "sum", others=others, entering=1)
     holders, theirs = ((part.toarray() > 0).sum(axis=0) for part in (rows, others))
     each = [comb(5 - f, 2) / comb(4, 2) * (2 - t) / 2 for f, t in zip(holders, theirs, strict=True)]
@@ -139,12 +139,12 @@ def plan_of(rows: sp.csr_array, **changes: Any) -> Plan:
 def test_whom_absence_proves_is_drawn_and_not_measured() -> None:
     """Where all are proved, one is measured: controls and canaries need somebody."""
     bound = absence_bounds(LINKED, 3, "factor").bound  # 0.5, and 1.0 and 0.2 of two
-    plan = plan_of(LINKED, decision={"margin": 0.3})
-    every = plan_of(LINKED, decision={"margin": 0.3}, design={"absent": "measured"})
+    plan = plan_of(LINKED, decision={"margin": 0.6})
+    every = plan_of(LINKED, decision={"margin": 0.6}, design={"absent": "measured"})
     assert plan.absent is not None
-    np.testing.assert_array_equal(plan.absent.units, np.flatnonzero(bound > 0.3))
-    np.testing.assert_array_equal(plan.absent.bound, bound[bound > 0.3])
-    assert (plan.audited.tolist(), every.audited.tolist()) == ([5], list(range(7)))
+    np.testing.assert_array_equal(plan.absent.units, [2])
+    np.testing.assert_array_equal(plan.absent.bound, bound[bound > 0.6])
+    assert (plan.audited.tolist(), every.audited.tolist()) == ([0, 1, 3, 4, 5, 6], list(range(7)))
     for run in range(20):
         np.testing.assert_array_equal(plan.design.rows(0, run), every.design.rows(0, run))
     assert (plan.runs_identity, plan.runs) == (every.runs_identity, every.runs)
@@ -159,7 +159,7 @@ def test_whom_absence_proves_is_drawn_and_not_measured() -> None:
         {"statistics": {"explored": True}},
         {"mechanism": {"name": "pd-nmf", "rank": 1}},
         {"mechanism": {"name": "noisy", "noise": 0.1, "parameters": {"rank": 1}}},
-        {"design": {"kind": "literal", "documents": 2}},
+        {"design": {"kind": "balanced", "documents": 2}},
         {"planted": [{"document": "d0", "kind": "number", "array": "V", "places": [1], "amounts": [1.0]}]},
     ],
 )
