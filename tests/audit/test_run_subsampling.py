@@ -26,6 +26,7 @@ from ksdp.audit.run_subsampling import (
 from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistics import products
 from ksdp.audit.statistics.plain import statistics_of_arrays
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.looks import FRESH, Stage
@@ -205,13 +206,19 @@ def test_values_do_not_hang_on_who_is_measured_beside(
 
 
 @pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf"])
-def test_values_do_not_hang_on_what_else_is_measured(corpus: Corpus, mechanism: str) -> None:
+def test_values_do_not_hang_on_what_else_is_measured(
+    corpus: Corpus, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bit for bit: statistics that share a pass over the documents see what each would see alone."""
+    multiply, passes = products.csr_times_panel, []
+    monkeypatch.setattr(products, "csr_times_panel", lambda *of: (passes.append(of), multiply(*of)))
     design = {"party_size": 30, "with_runs": 20}
     plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
     block = Block(0, 0, 2)
     runs = list(sample(plan, block))
     together = measure(plan, block, runs, plan.statistics)
+    beside = [of for of in passes if of[-1].dtype == np.float64]
+    assert len(beside) == len(block)  # products with V or T are made beside others, and never alone
     for statistic in plan.statistics:
         assert (
             measure(plan, block, runs, [statistic]).values[statistic.name] == together.values[statistic.name]

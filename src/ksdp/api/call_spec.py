@@ -149,7 +149,6 @@ def described(model: type[Any]) -> dict[str, str]:
 
 
 def _draft(tables: Mapping[str, Any], rest: Mapping[str, Any]) -> Spec:
-    """A spec whose mechanism is not known yet."""
     if rest:
         hint = meant(next(iter(rest)), [*KEYS, *_OWN])
         raise InputError(f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters.")
@@ -194,7 +193,6 @@ def lent_key(made: Any, mechanism: Any, version: Any) -> str:
 
 
 def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(tables of the spec, what is left)."""
     tables: dict[str, Any] = {name: {} for name in ("corpus", "design", "decision", "statistics")}
     rest: dict[str, Any] = {}
     for key, value in settings.items():
@@ -286,7 +284,6 @@ def _mechanism(
 
 
 def _published(names: Any) -> tuple[str, ...] | None:
-    """Names of fitted attributes; one name is a list of one."""
     if names is None:
         return None
     names = (names,) if isinstance(names, str) else names

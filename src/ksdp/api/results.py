@@ -288,7 +288,6 @@ class Audit:
         )
 
     def _needed(self) -> str:
-        """How many runs the undecided take, where there are any."""
         from ksdp.storage.audits.queries import Findings
 
         runs = Findings(self._folder).totals().runs_to_decide if self.summary.verdicts.undecided else None

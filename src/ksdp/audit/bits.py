@@ -88,7 +88,6 @@ def _not_noise(values: Floats) -> Floats:
 def _interaction(
     mechanism: Mechanism, arrays: Sequence[Release], pool: Pool, signal: Floats, weights: Floats
 ) -> float:
-    """Of crossed runs what is left of numbers less both halves' part, as a share of what is not noise."""
     if isinstance(mechanism, RecordedRuns):
         return mechanism.unexplained
     values = crossed_runs(mechanism, pool, lambda seen: _numbers(seen, arrays))
@@ -146,7 +145,6 @@ def _noise(values: Floats, digit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def _deviation(gaps: Floats, digit: Floats) -> Floats:
-    """Of normal numbers of which as many pairs are as near; of few different ones next to none."""
     near = np.maximum(np.quantile(gaps, _NEAR, axis=0), digit / 2.0)
     return np.asarray(len(gaps) * near / (math.sqrt(math.pi) * (gaps <= near).sum(axis=0)))
 

@@ -110,6 +110,9 @@ class Release:
     """Whether only a learner reads it well: where it is few numbers, or whatever its size."""
     in_all: int = field(default=0, compare=False)
     """Where these are of the first rounds: different exact numbers of their kind that all rounds open."""
+    absence: Literal["", "sum", "factor"] = field(default="", compare=False)
+    """How its last axis shows a feature that no document of the run has, of non-negative ones: by exact zeros. A
+    `sum` has no others; a leading `factor` has those of documents that hang together with few (`absence`)."""
     dtype: str = ""
     """NumPy's name of its type, of which every run's array must be; empty: float64."""
 

@@ -366,7 +366,6 @@ def _undeclared(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown(plan: Plan) -> Shown:
-    """What is seen of a run shows of who was in; nothing where exact numbers would be too few."""
     arrays, who = [array for array in plan.read if not array.derived_from], may_be_in(plan)
     most = most_bits(arrays)
     learnt = is_own(plan.mechanism) and who.told_by(_UNEQUAL * most / DIGITS)

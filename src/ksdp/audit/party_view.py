@@ -87,7 +87,6 @@ def split_parties(parties: PartiesSpec, documents: int, rng: np.random.Generator
 
 
 def _named_party(me: str, holder: NDArray[np.str_]) -> tuple[Rows, Rows]:
-    """Units of the named party, and those of all others."""
     mine = np.flatnonzero(holder == me)
     if not len(mine):
         known = ", ".join(np.unique(holder)[:20].tolist())
@@ -110,7 +109,6 @@ def parties_key(spec: Spec) -> dict[str, Any]:
 
 
 def _entering(others: Rows, drawn: float | None, rng: np.random.Generator) -> Rows:
-    """Of the other parties' units those that enter: a draw of their own, where there is one."""
     if drawn is None:
         return others
     return np.sort(rng.choice(others, math.floor(drawn * len(others)), replace=False))
@@ -133,7 +131,6 @@ def _named(corpus: Corpus) -> NDArray[np.str_]:
 
 
 def _holder(corpus: Corpus, units: Units) -> NDArray[np.str_]:
-    """The party of every unit."""
     party = _named(corpus)
     if units.order is None or units.starts is None:
         return party

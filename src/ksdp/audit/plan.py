@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.absence import ProvedSensitive
 from ksdp.audit.contract import (
     Database,
     Documents,
@@ -148,7 +149,6 @@ def _block_runs(design: Design, kept: Sequence[Release]) -> int:
 
 
 def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Design]:
-    """Of how many blocks one may keep a document's without arm, and the design with the runs that this takes."""
     needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
     if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
         return 1, design
@@ -164,7 +164,6 @@ def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Desi
 
 
 def _reads_all(statistics: Sequence[Statistic]) -> bool:
-    """Whether tests need all runs of every document."""
     by_place = any(statistic.family == _BY_PLACE for statistic in statistics)
     return by_place or not reads_one_document(statistics)
 
@@ -285,7 +284,6 @@ def _further(mechanism: Mechanism, held: Holdings, learnt: Sequence[Release], ma
 
 
 def _untrained(mechanism: Mechanism) -> str:
-    """What is missing for training runs; empty where nothing is."""
     recorded = isinstance(mechanism, RecordedRuns) and not mechanism.learnt
     return f"a mechanism that can be run, or {ENOUGH} recorded runs" if recorded else ""
 
@@ -298,7 +296,7 @@ def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: 
 
 
 # Of the design, what no run depends on.
-_NO_MATTER = {"with_runs", "looks", "stop_when_open", "fresh_runs", "without_runs"}
+_NO_MATTER = {"with_runs", "looks", "stop_when_open", "fresh_runs", "without_runs", "absent"}
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
 
 NULL_CONTROLS = 24
@@ -354,6 +352,8 @@ class Plan:
     """The parent plan's `pool`, so that its expectations are computed once for all stages."""
     leaks: tuple[ArrayLeak, ...] = ()
     """Planted in what runs announce."""
+    absent: ProvedSensitive | None = None
+    """Units that are proved sensitive before any run: in the pool as everybody, and not among the `audited`."""
 
     @property
     def proved(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from ksdp.audit.absence import Absence, ProvedSensitive, absence_bounds, absence_shown
 from ksdp.audit.certifying import check_certifiable
-from ksdp.audit.contract import Mechanism, traits_of
+from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import given_fields
@@ -20,7 +22,7 @@ from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.mechanisms.schema import ReleaseSchema, release_schema
 from ksdp.audit.numeric.kernels import one_thread
-from ksdp.audit.numeric.sparse_rows import take_rows
+from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan, planned_runs, planned_statistics, proved_before_runs
 from ksdp.audit.randomness import Purpose, derived_seed, generator
@@ -57,6 +59,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
     runs = planned_runs(spec, design, shown.kept, tested.chosen)
+    absent = _absent(spec, holdings, shown.read, design)
+    rest = {} if absent is None else {"audited": np.setdiff1d(design.targets(0), absent.units)}
     return Plan(
         spec=spec,
         corpus=corpus,
@@ -67,7 +71,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         opened=shown.opened,
         statistics=tested.chosen,
         skipped=tested.skipped,
-        design=runs.design,
+        design=replace(cast(Any, runs.design), **rest),
         background=background,
         block_runs=runs.block_runs,
         looks=runs.looks,
@@ -75,11 +79,43 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         default_columns=tested.default,
         promise=promise,
         leaks=_leaks(spec, holdings, shown),
+        absent=absent,
     )
 
 
+def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence | None:
+    """What absence proves of each of the victim's units, in order; None where it proves nothing of anybody."""
+    shown, units = "" if spec.planted else absence_shown(seen), held.units.matrix
+    if not shown or spec.design.kind != "shared":
+        return None
+    others = np.concatenate([held.honest, held.coalition])
+    found = absence_bounds(
+        rows_of(units, held.victim),
+        held.size,
+        shown,
+        poisson=spec.design.sampling == "poisson",
+        others=rows_of(units, np.sort(others)) if len(others) else None,
+        entering=held.entering if held.drawn else None,
+    )
+    return found if found.bound.any() else None
+
+
+def _absent(spec: Spec, held: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
+    """Those of the audited units that are proved; where all are, the least exposed one is measured too."""
+    margin = spec.rule.margin
+    asked = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
+    found = absence_of(spec, held, seen) if asked else None
+    if found is None:
+        return None
+    audited = design.targets(0)
+    bound = found.bound[np.searchsorted(held.victim, audited)]
+    above = bound > margin
+    if above.all():
+        above[np.argmin(bound)] = False
+    return ProvedSensitive(audited[above], bound[above]) if above.any() else None
+
+
 def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
-    """What the spec plants for the victim's documents, or groups."""
     rows = {str(held.units.ids[unit]): int(unit) for unit in held.victim} if spec.planted else {}
     return leaks_of(spec.planted, rows, {array.name: array.shape for array in shown.recorded})
 
@@ -119,7 +155,6 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> D
 
 
 def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
-    """Rows of the documents that are named; None where none are."""
     if not isinstance(documents, tuple):
         return None
     place = {str(name): row for row, name in enumerate(held.units.ids)}
@@ -202,7 +237,6 @@ def _taken(columns: tuple[str, ...]) -> str:
 
 
 def _outweighing(corpus: Corpus, columns: tuple[str, ...]) -> str:
-    """Of a column of large numbers, beside which the others count for nothing; and a bound clips them away."""
     squares = np.asarray(corpus.matrix.multiply(corpus.matrix).sum(axis=0)).ravel()
     largest = int(np.argmax(squares))
     if len(columns) != len(squares) or len(columns) < 2 or squares[largest] <= _ALONE * squares.sum():
@@ -215,7 +249,6 @@ def _outweighing(corpus: Corpus, columns: tuple[str, ...]) -> str:
 
 
 def _clipped(corpus: Corpus, bound: float | None) -> str:
-    """Of rows longer than the norm to which a mechanism clips them."""
     if bound is None:
         return ""
     matrix = corpus.matrix

@@ -49,7 +49,6 @@ def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
 
 
 def _class_digest(one: type) -> str:
-    """Of a class of a script or a notebook, by itself: what stands around it is edited all the time."""
     try:
         return hashlib.sha256(inspect.getsource(one).encode()).hexdigest()
     except (OSError, TypeError):  # typed at a prompt
@@ -78,7 +77,6 @@ class _Reads(Protocol):
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:
-    """The modules, each with what is in its file."""
     home, left, seen = _home(module), [module], set[str]()
     while left:
         name = left.pop()
@@ -103,7 +101,6 @@ def _home(module: str) -> Path | None:
 
 
 def _installed() -> frozenset[Path]:
-    """Folders of what is installed, which has versions."""
     return frozenset(Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED)
 
 
@@ -355,7 +352,6 @@ def statistics() -> dict[str, Statistic]:
 
 
 def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> str:
-    """What a statistic reads that is not there; empty where it can be computed."""
     missing = sorted(set(statistic.needs) - announced)
     more = statistic_traits(statistic)
     if more.needs_any and not announced & set(more.needs_any):

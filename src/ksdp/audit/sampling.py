@@ -84,7 +84,6 @@ def run_digest(plan: Plan, stored: Stored) -> str:
 
 
 def _as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> Stored:
-    """What a run announced, rounded."""
     whose, own = f"mechanism {plan.mechanism.name!r}", is_own(plan.mechanism)
     declared = {array.name: array for array in plan.announced}
     if differ := sorted(declared.keys() ^ set(seen)):
@@ -266,7 +265,6 @@ def try_own_code(plan: Plan) -> None:
 
 @contextmanager
 def _trial(whose: str, what: str) -> Iterator[None]:
-    """What fails inside, as a refusal of the spec that says whose fault it is."""
     try:
         yield
     except KsdpError as error:

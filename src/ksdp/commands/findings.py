@@ -183,8 +183,12 @@ def _held_out(store: Store, summary: Summary, document: str, *, again: bool, qui
 def _evidence_words(
     document: str, evidence: DocumentFindings, summary: Summary, held_out: float | None
 ) -> Iterator[str]:
-    """What is known of a document, line by line."""
+    from ksdp.dashboards.audits.sentences import absent_here
+
     verdict = evidence.verdict
+    if computed := absent_here(summary, verdict):
+        yield f"{visible(document)}: {verdict.verdict}. {computed}"
+        return
     yield (
         f"{visible(document)}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of 'no leak' "
         f"{_p(verdict.log10_adjusted_p)}, of 'at most the margin' "
@@ -221,7 +225,6 @@ def _evidence_words(
 
 
 def _tell_documents(folder: Path, most: int) -> None:
-    """The documents with the strongest evidence."""
     from ksdp.storage.audits.duckdb_query import strongest
 
     found, total = strongest(folder, most)
@@ -322,7 +325,6 @@ def dossier(
 
 
 def _declared(store: Store, path: Path, summary: Summary) -> DeclaredSpec:
-    """What a spec declares, if it is the spec of this audit, or of the audit that proposed its list."""
     from ksdp.storage.audits.history import read_summary
     from ksdp.storage.audits.ledger import proposing_audit
     from ksdp.storage.readers.spec_files import read_spec_file

@@ -338,7 +338,6 @@ def tell_void(summary: Summary) -> None:
 
 
 def _gained(summary: Summary) -> GainAndAdvice:
-    """What the store has about what this run gains (`ksdp gain`, `ksdp advise`)."""
     from ksdp.storage.learning import learning_of
     from ksdp.storage.store import Store
 
@@ -346,10 +345,10 @@ def _gained(summary: Summary) -> GainAndAdvice:
 
 
 def _tell_certificate(summary: Summary) -> None:
-    """What is known of every attack, and of somebody who knows all other documents."""
-    from ksdp.dashboards.audits.sentences import certified, copied, kept_promise, stronger
+    from ksdp.dashboards.audits.sentences import absent, certified, copied, kept_promise, stronger
 
     for label, sentence in (
+        ("absence", absent(summary)),
         ("proof", kept_promise(summary)),
         ("bound", certified(summary)),
         ("copies", copied(summary)),
@@ -360,7 +359,6 @@ def _tell_certificate(summary: Summary) -> None:
 
 
 def _tell_claim(summary: Summary) -> None:
-    """What the mechanism promises, where that is differential privacy."""
     claim = summary.guarantee
     if claim.kind != "(epsilon, delta)":
         return
@@ -375,7 +373,6 @@ def _tell_claim(summary: Summary) -> None:
 
 
 def _tell_worst_case(summary: Summary) -> None:
-    """What the store has about the mechanism's claim (`ksdp claim`)."""
     from ksdp.dashboards.audits.sentences import proved
     from ksdp.storage.audits.claims import shown_claim
     from ksdp.storage.store import Store

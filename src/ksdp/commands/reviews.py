@@ -303,7 +303,6 @@ def review(
 
 
 def _source(listening: ListeningOptions, sign_in: SignInOptions) -> Any:
-    """Who says who looks; refused where strangers could."""
     from ksdp.dashboards.security import HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
 
     tls, header, tokens = listening.tls_cert, sign_in.reviewer_header, sign_in.tokens

@@ -238,7 +238,6 @@ def _take_part(
     *,
     as_json: bool,
 ) -> None:
-    """The run itself."""
     import contextlib
 
     from ksdp.flows.metrics_port import serve_metrics
@@ -262,7 +261,6 @@ def _take_part(
 
 
 def _outcome_words(outcome: dict[str, Any]) -> str:
-    """What came of a run, for a person."""
     from ksdp.flows.runs.party import guarantee_words
 
     others = [name for name, party in outcome["parties"].items() if not party["cleared"]]
@@ -276,13 +274,11 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
 
 
 def _enters_nothing(node: Node[Run], entering: EnteringOptions) -> None:
-    """Refuse what a server could not enter."""
     if entering.corpus or entering.clearance or entering.signer or entering.uncleared:
         raise InputError(f"{node.name} is the server, which enters nothing: give no `--corpus` and no clearance.")
 
 
 def _as_server(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
-    """Collect; what came of it, and nothing about a budget."""
     from ksdp.flows.runs.party import run_server
 
     _enters_nothing(node, entering)
@@ -373,7 +369,6 @@ def budget(
 
 
 def _entry_row(entry: LedgerEntry) -> dict[str, Any]:
-    """A run of the ledger, for machines."""
     return {
         "run": entry.run,
         "time": entry.time,
@@ -437,7 +432,6 @@ def run(
 
 
 def _ended(end: dict[str, Any]) -> str:
-    """How a node's process ended, in one line."""
     if end["code"]:
         return f"failed  {(end['said'].splitlines() or ['it said nothing'])[-1][:200]}"
     outcome = json.loads(end["said"])

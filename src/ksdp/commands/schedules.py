@@ -138,7 +138,6 @@ def run_schedule(
 
 
 def _code(run: Any) -> int:
-    """What a run means to a shell: as for `ksdp audit`, of all documents as they stand."""
     if run.outcome == "void":
         return 5
     if run.appetite_missed is not None:

@@ -119,7 +119,6 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
 
 
 def _not_signed(out: ScreenSummary) -> int:
-    """3 where the last audit found sensitive documents, else 4."""
     return verdicts_code(out.rounds[-1].verdicts.as_dict()) or 4
 
 
@@ -173,7 +172,6 @@ def verify(
 
 
 def _refuse_damage(store: Path, as_json: bool) -> None:
-    """Leave with 1 where `ksdp check` finds damage."""
     from ksdp.flows.upkeep import damage
     from ksdp.storage.store import Store
 

@@ -138,12 +138,10 @@ Page = Callable[[PageContext, Request], Response]
 
 
 def _listing(template: str, read: Callable[[Store, Mapping[str, str]], Any]) -> Page:
-    """A page of the whole store, from its address's query."""
     return lambda context, request: context.page(request, template, page=read(context.store, request.query_params))
 
 
 def _of_one(template: str, name: str, read: Callable[[Store, str, Mapping[str, str]], Any]) -> Page:
-    """A page of the one thing that the address names."""
     return lambda context, request: context.page(
         request, template, page=read(context.store, request.path_params[name], request.query_params)
     )

@@ -114,7 +114,6 @@ _FAR = 1e150
 
 
 def _steps(values: Floats) -> tuple[Floats, Floats]:
-    """Distinct values, and the share of values at or below each."""
     points, counts = np.unique(values, return_counts=True)
     return points, np.cumsum(counts) / len(values)
 
@@ -151,7 +150,6 @@ def _window(arms: Sequence[Floats], place: float) -> tuple[float, float, bool]:
 
 
 def _curve(frame: PlotArea, points: Floats, shares: Floats, kind: str) -> str:
-    """A step path from the left edge to the right edge of the frame."""
     inside = (points > frame.low) & (points < frame.high)
     y = number(frame.y(_at(points, shares, frame.low)))
     path = [f"M{number(frame.left)} {y}"]

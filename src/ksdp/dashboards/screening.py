@@ -84,7 +84,6 @@ def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
 
 
 def _readable(store: Store, ids: list[str]) -> Iterator[ScreenSummary]:
-    """As in the list of audits, one that cannot be read is left out; its own page says why."""
     for name in ids:
         with contextlib.suppress(StoreError):
             yield read_screen(store, name)

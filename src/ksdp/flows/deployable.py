@@ -54,7 +54,6 @@ class Logged:
 
 
 def _worth_another(_task: Any, _run: Any, state: Any) -> bool:
-    """What was refused is refused again, and a void audit stays void; anything else may have been the machine."""
     try:
         state.result()
     except CorpusAway:
@@ -107,7 +106,6 @@ _STORES = ("AWS_", "AZURE_", "GOOGLE_")
 
 
 def _secret(text: str) -> str:
-    """What the Secret block of the server holds that a text names as `secret:NAME`; else the text."""
     if not text.startswith(_SECRET):
         return text
     block = text.removeprefix(_SECRET)

@@ -79,7 +79,6 @@ def spec_rows(spec: Spec, base: Path) -> RawCorpus:
 
 
 def _corpus(source: RawCorpus, spec: Spec) -> Corpus:
-    """The corpus of a spec whose rows were read."""
     nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
     return weighed_corpus(source.under(spec.corpus), nonnegative=nonnegative)
 
@@ -335,7 +334,6 @@ class Search:
 
 
 def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | None:
-    """Why parties cannot run a spec; None where they can."""
     try:
         check_program(mechanism)
         left_names(source.under(spec.corpus).file.spec)
@@ -384,7 +382,6 @@ def advise_spec(
 
 
 def _tables(spec: Spec) -> dict[str, Any]:
-    """A spec as it is written."""
     tables = spec.model_dump(mode="json", exclude_defaults=True)
     if spec.cluster is not None:
         tables["cluster"] = spec.cluster.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -188,7 +188,6 @@ def within_a_run() -> bool:
 
 
 def _senders() -> list[Any]:
-    """What Prefect in this process sends logs and events with."""
     if "prefect" not in sys.modules:
         return []
     from prefect.events.worker import EventsWorker
@@ -213,7 +212,6 @@ def _give_up() -> None:
 
 
 def _named(home: Path, url: str, password: str) -> dict[str, str]:
-    """What tells Prefect of a server."""
     return {
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": f"{url}/api",

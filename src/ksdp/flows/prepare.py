@@ -85,7 +85,6 @@ def prepare_corpus(spec: Spec, corpus: Corpus, store: Path) -> Prepared:
 
 
 def _percent_meant(spec: Spec, documents: int) -> str:
-    """What to say where a party size in rows looks like one in per cent; empty where it does not."""
     size = spec.design.party_size
     if isinstance(size, float) or size > 100 or size * 50 > documents:
         return ""

@@ -184,7 +184,6 @@ class _Written:
 
 
 def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
-    """Documents for which somebody asked for more runs."""
     if wanted.documents is not None:
         asked = list(dict.fromkeys(wanted.documents))
     else:

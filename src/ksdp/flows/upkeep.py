@@ -50,7 +50,6 @@ _REMEDIES = {"audits": REPAIR, "corpora": REPAIR, "runs": "delete it, and an aud
 
 
 def _remedy(where: Path) -> str:
-    """By the folder of the store; what nothing makes again is only in a backup."""
     return _REMEDIES.get(where.parts[0], "restore it from a backup")
 
 
@@ -74,7 +73,6 @@ def _of_checksums(store: Store) -> Iterator[Damage]:
 
 
 def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[str, Value]:
-    """What the ledger names; nothing where it cannot be read, which is damage of its own."""
     try:
         return read(store)
     except StoreError:
@@ -116,7 +114,6 @@ def _of_objects(store: Store) -> Iterator[Damage]:
 
 
 def _of_records(store: Store) -> Iterator[Damage]:
-    """What is only ever added to, and what is signed."""
     checks: dict[str, Callable[[], object]] = {
         "audits/ledger.jsonl": partial(_check_ledger, store),
         "reviews/log.jsonl": partial(_check_reviews, store),
@@ -141,7 +138,6 @@ def _check_ledger(store: Store) -> None:
 
 
 def _gone(store: Store) -> dict[str, list[str]]:
-    """What the ledger does not say and other files of the store witness, by what it said of it."""
     signed = {content_hash(clearance): clearance.audits for clearance in _clearances(store)}
     finished = store.audits()
     witnessed = {"started": {*finished, *chain(*signed.values())}, "finished": {*finished}, "signed": {*signed}}
@@ -150,7 +146,6 @@ def _gone(store: Store) -> dict[str, list[str]]:
 
 
 def _clearances(store: Store) -> list[Clearance]:
-    """Those signed in this store that can be read."""
     found = []
     for path in stored_clearances(store):
         with contextlib.suppress(KsdpError):

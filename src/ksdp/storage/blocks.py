@@ -249,12 +249,10 @@ def cells(rows: NDArray[Any]) -> pa.Array:
 
 
 def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
-    """Cells of the values that are kept."""
     return _joined_cells(rows[kept], kept.sum(axis=1))
 
 
 def _joined_cells(flat: NDArray[Any], counts: NDArray[np.int64]) -> pa.Array:
-    """Cells of so many of the numbers, one cell after the other."""
     large = flat.nbytes > np.iinfo(np.int32).max
     offsets = np.zeros(len(counts) + 1, np.int64 if large else np.int32)
     np.cumsum(counts * flat.itemsize, out=offsets[1:])
@@ -271,7 +269,6 @@ def _of_cells(column: Any, dtype: Any) -> NDArray[Any]:
 
 
 def _bytes_of(column: Any, dtype: Any = np.uint8) -> NDArray[Any]:
-    """Fixed-size binary cells as rows of numbers."""
     column = column.combine_chunks()
     width = column.type.byte_width // np.dtype(dtype).itemsize
     flat = np.frombuffer(column.buffers()[1], dtype=dtype, count=(len(column) + column.offset) * width)
@@ -300,7 +297,6 @@ def _put_those(words: NDArray[Any], there: NDArray[np.bool_], out: NDArray[Any])
 
 
 def _those(words: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
-    """`words[there]`, in a third of the time."""
     count = int(np.count_nonzero(there))
     out = np.empty(count + 1, words.dtype)
     _put_those(words.ravel(), there.ravel(), out)
@@ -308,7 +304,6 @@ def _those(words: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
 
 
 def _with_zeros(flat: NDArray[Any], packed: NDArray[np.uint8], shape: Sequence[int]) -> NDArray[Any]:
-    """What `without_zeros` took apart, one row a run; `shape` of one array."""
     bits = packed.reshape(len(packed), *shape[:-1], -1)
     there = np.unpackbits(bits, axis=-1, count=shape[-1], bitorder="little").astype(np.bool_)
     whole = np.zeros(there.shape, flat.dtype)

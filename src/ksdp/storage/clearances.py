@@ -55,7 +55,6 @@ def _codec() -> TypeAdapter[Clearance]:
 
 
 def _content(clearance: Clearance) -> dict[str, Any]:
-    """As JSON: moments in UTC; an optional field that says nothing is not written."""
     moments = {name: getattr(clearance, name).astimezone(UTC).isoformat() for name in ("created", "expires")}
     said: dict[str, Any] = _codec().dump_python(clearance, mode="json", exclude_defaults=True, exclude={*moments})
     return {"format": FORMAT} | said | moments

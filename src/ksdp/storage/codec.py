@@ -177,7 +177,6 @@ def names_file(path: Path) -> bool:
 
 
 def _fails(path: Path) -> str | None:
-    """What is wrong with a file; None where nothing is. It is read once a process, as long as nobody writes it."""
     try:
         status = path.stat()
         digest = _known(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -263,14 +262,12 @@ def _is_json(part: bytes) -> bool:
 
 
 def _line_hash(line: Mapping[str, Any]) -> str:
-    """Hash of a line's content without its own hash."""
     said = {name: value for name, value in line.items() if name != _HASH}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _written(line: bytes) -> dict[str, Any] | None:
-    """What a line says, if it is as it was written."""
     try:
         values = json.loads(line)
         return values if values[_HASH] == _line_hash(values) else None

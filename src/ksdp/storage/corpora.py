@@ -108,7 +108,6 @@ def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
 
 
 def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
-    """Refuse keys that would be passed over in silence."""
     named = named_columns(spec)
     if kind == DEMO and spec.path != DEMO:
         raise SpecError(f"`corpus.path` must be {DEMO!r} for the demo corpus; got {shown(path)!r}.")
@@ -195,7 +194,6 @@ def _handed_over(nonnegative: bool) -> Corpus:
 
 
 def _require_nonnegative(matrix: sp.csr_array) -> None:
-    """Refuse negative entries that no reader has refused."""
     if matrix.nnz and (low := matrix.data.min()) < 0:
         raise CorpusError(
             f"the corpus holds {low:g}; this mechanism takes no negative entries: `ksdp mechanisms`."
@@ -321,7 +319,6 @@ def _counts(file: SourceFile, nonnegative: bool) -> RawCorpus:
 
 
 def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
-    """A matrix of counts, whose columns and rows other files name."""
     names = column_names(file.spec, matrix.shape[1])
     return RawCorpus.of(file, matrix, read_labels(file.spec, file.labels, matrix.shape[0]), names)
 

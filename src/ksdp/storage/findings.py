@@ -25,7 +25,7 @@ from ksdp.audit.verdicts.effects import EffectMeasures
 from ksdp.audit.verdicts.laws import Gap as Gap
 from ksdp.audit.verdicts.laws import widest_gap
 from ksdp.audit.verdicts.multiplicity import CLEARING, adjust
-from ksdp.audit.verdicts.verdict import Verdict
+from ksdp.audit.verdicts.verdict import Proof, Verdict
 from ksdp.storage.codec import (
     Table,
     checksums_hold,
@@ -55,7 +55,8 @@ class VerdictRow:
     verdict: str
     """`sensitive`, `clear` or `undecided`."""
     proof: str | None
-    """What a clear document is proved against: the `statistics` that were tried, or `every attack`."""
+    """What a clear document is proved against: the `statistics` that were tried, or `every attack`. Of a sensitive
+    one `absence` where it follows from its rarest feature: it was not measured, and p is 0."""
     log10_p: float
     """Log10 of the p-value of "no leak", the paper's question."""
     log10_adjusted_p: float
@@ -73,7 +74,7 @@ class VerdictRow:
     statistic: str
     """The one with the strongest evidence."""
     distance: float
-    """Measured D under it."""
+    """Measured D under it; under `absence` the exact lower bound of D."""
     band_low: float
     """Lower end of the band of the true D; all bands hold together."""
     band_high: float
@@ -239,8 +240,12 @@ def write_findings(
     decisions: Decisions,
     detectable: NDArray[np.float64],
     known: Mapping[str, NDArray[np.float64]],
+    absent: tuple[NDArray[np.str_], NDArray[np.float64]],
 ) -> None:
-    """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs."""
+    """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs.
+
+    Last stand the `absent`, who are sensitive before any run, with their bounds.
+    """
     documents, count = tested.distance.shape
     names = np.array([name for name, _ in statistics], dtype=object)
     row = np.arange(documents)
@@ -267,7 +272,8 @@ def write_findings(
         "runs_to_decide": decisions.runs_to_decide,
     } | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     drop_checksum(folder / "audit.json")  # of an earlier version of the tables, until it is written again
-    VERDICTS.write(folder / "verdicts.parquet", verdicts)
+    tables = [VERDICTS.of(verdicts), VERDICTS.of(_absent_columns(*absent, verdicts["knows_all"]))]
+    write_table_with_checksum(folder / "verdicts.parquet", pa.concat_tables(tables))
     STATISTICS.write(
         folder / "statistics.parquet",
         {
@@ -285,6 +291,18 @@ def write_findings(
             "log10_p_below": decisions.log10_below.ravel(),
         },
     )
+
+
+def _absent_columns(ids: NDArray[np.str_], bound: NDArray[np.float64], knows_all: pa.Array) -> dict[str, Any]:
+    """Verdicts that no run was needed for; where nothing but the database is random, who knows all knows these."""
+    same: dict[str, Any] = dict.fromkeys(VERDICTS.columns, math.nan)
+    same |= dict.fromkeys(("log10_p", "log10_adjusted_p", "log10_p_above", "log10_adjusted_p_above"), -math.inf)
+    same |= {"verdict": Verdict.SENSITIVE.value, "proof": Proof.ABSENCE.value, "statistic": Proof.ABSENCE.value}
+    same |= {"detected": True, "log10_p_below": 0.0, "log10_adjusted_p_below": 0.0, "n_with": 0, "n_without": 0}
+    same |= {"band_high": 1.0, "largest_band_high": 1.0, "certified_bound": None}
+    same |= {"knows_all": knows_all[0].as_py() if len(knows_all) else None}
+    columns = {name: [value] * len(ids) for name, value in same.items()}
+    return columns | {"document": ids.astype(object), "distance": bound, "band_low": bound}
 
 
 def _or_none(values: NDArray[np.float64]) -> pa.Array:
@@ -350,19 +368,21 @@ _ROUNDING = 1e-9
 def check_verdicts(folder: Path, spec: Spec) -> pa.Table:
     """Read the verdicts of an audit, and derive each anew from the stored p-values and bounds.
 
-    A document is sensitive where the adjusted p of "at most the margin" is at or below the level, and clear where
-    that of "at least the margin" is, or where its bound on every attack is accepted. An adjusted p is at least the
-    step-up of the raw ones, and these are at least the largest over the statistics' own table.
+    A document is sensitive where the adjusted p of "at most the margin" is at or below the level, or absence tells
+    more than the margin; and clear where that of "at least the margin" is, or where its bound on every attack is
+    accepted. An adjusted p is at least the step-up of the raw ones, and these are at least the largest over the
+    statistics' own table.
     """
     rows, rule = read_verdicts(folder), spec.rule
+    absent = np.array([proof == Proof.ABSENCE for proof in rows["proof"].to_pylist()], np.bool_)
     below, adjusted = rows["log10_p_below"].to_numpy(), rows["log10_adjusted_p_below"].to_numpy()
     sensitive = rows["log10_adjusted_p_above"].to_numpy() <= math.log10(rule.level) + _ROUNDING
     tested = (adjusted <= math.log10(rule.for_clear) + _ROUNDING) & (rule.margin > 0)
     proved = rule.accepts(rows["certified_bound"].to_numpy(zero_copy_only=False)) | spec.proved_by_draw
     word = np.where(sensitive, Verdict.SENSITIVE, np.where(tested | proved, Verdict.CLEAR, Verdict.UNDECIDED))
     stored = np.array(rows["verdict"].to_pylist())
-    wrong = word != stored
-    wrong |= adjusted < adjust(below, rule.error, CLEARING) - _ROUNDING
+    wrong = (word != stored) | (absent & (rows["distance"].to_numpy() <= rule.margin))
+    wrong[~absent] |= adjusted[~absent] < adjust(below[~absent], rule.error, CLEARING) - _ROUNDING
     each = pa.TableGroupBy(read_statistics(folder), "document").aggregate([("log10_p_below", "max")])
     largest = dict(zip(each["document"].to_pylist(), each["log10_p_below_max"].to_pylist(), strict=True))
     raw = np.array([largest.get(name, 0.0) for name in rows["document"].to_pylist()])

@@ -83,8 +83,6 @@ def keep_template(database: Path, template: Path) -> None:
 
 
 def _copy(made: Path, new: Path) -> None:
-    """With what stands in the log beside it, and without such a log."""
-
     def write(part: Path) -> None:
         with _opened(made) as source, contextlib.closing(sqlite3.connect(part)) as copy:
             source.backup(copy)

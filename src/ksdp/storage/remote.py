@@ -169,7 +169,6 @@ def _reaching(place: RemotePlace) -> Iterator[tuple[Any, str]]:
 
 
 def _without_keys(text: str) -> str:
-    """What a server says may repeat who asked."""
     for name, value in os.environ.items():
         if name.startswith(("AWS_", "GOOGLE_")) and len(value) > 3 and ("KEY" in name or "TOKEN" in name):
             text = text.replace(value, f"${name}")

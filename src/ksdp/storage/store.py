@@ -69,7 +69,6 @@ def append_synced(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names of a folder's files on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -163,7 +162,6 @@ _STALE_SECONDS = 3600.0
 
 
 def _is_part(path: Path) -> bool:
-    """Whether a file is one that `write_whole` was filling."""
     return _PART.fullmatch(path.name) is not None and path.is_file()
 
 
@@ -219,7 +217,6 @@ class Store:
 
     @property
     def _marker(self) -> dict[str, Any]:
-        """What makes the folder a store; empty where it cannot be read."""
         try:
             content = json.loads((self.root / "ksdp-store.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -85,7 +85,6 @@ def _folder_of_counts(ref: AuditRef) -> Path:
 
 
 def _counted(ref: AuditRef, block: Block, runs: Iterable[Stored]) -> Iterator[Stored]:
-    """The same runs; every second a file says how many of them are made, for `runs_under_way`."""
     folder, said = _folder_of_counts(ref), time.monotonic()
     try:
         for count, one in enumerate(runs, 1):

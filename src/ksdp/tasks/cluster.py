@@ -106,7 +106,6 @@ def performance_written(address: str, file: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
-    """A cluster of the class that a spec names."""
     from distributed.security import Security
 
     with _named_cluster(asked) as cluster:
@@ -119,7 +118,6 @@ def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
 
 @contextmanager
 def _at(address: str) -> Iterator[Workers]:
-    """Somebody's cluster, at an address as `dask_address` gives it."""
     from distributed import Client
 
     address = str(dask_address(address)).removeprefix(_INSECURE)
@@ -178,7 +176,6 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
 
 
 def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
-    """A cluster of somebody's class, as soon as it has a worker."""
     from distributed import Client
 
     address = cluster.scheduler_address
@@ -188,7 +185,6 @@ def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
 
 
 def _started(**options: Any) -> Any:
-    """A local cluster, started where no Ctrl-C arrives."""
     with interrupts_blocked():
         pool = ThreadPoolExecutor(1, thread_name_prefix="ksdp-workers")
         starting = pool.submit(_tried, options)
@@ -292,7 +288,6 @@ def _named_cluster(asked: ClusterSpec) -> Iterator[Any]:
 
 
 def _first_worker(client: Any, patience: float, whose: str) -> int:
-    """Wait for a worker; how many there are."""
     until = time.monotonic() + patience
     while not (count := len(client.scheduler_info(n_workers=-1)["workers"])):
         if time.monotonic() > until:

@@ -66,7 +66,6 @@ def repeat_runs(ref: AuditRef) -> str:
 
 
 def _as_recorded(mechanism: RecordedRuns, plan: Plan) -> str:
-    """What to say of recorded runs, unless what they announced is not of those who are said to have been in."""
     for start, part in mechanism.parts(MOST_RUNS):
         if not fits_documents(*part, plan.corpus.matrix):
             raise InvalidAudit(
@@ -90,7 +89,6 @@ def _digests_before(ref: AuditRef, chosen: list[tuple[Block, int]]) -> list[str]
 
 
 def _again(plan: Plan, chosen: list[tuple[Block, int]]) -> tuple[Answer, bool]:
-    """What these runs announce, and whether a process of their own was asked."""
     jobs = [(plan.database(block.lane, run), mechanism_rng(plan.design, block.lane, run)) for block, run in chosen]
     unused = unused_mechanism(plan.spec.mechanism)
     answer = None if unused is None else _elsewhere(unused, jobs)

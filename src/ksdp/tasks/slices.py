@@ -69,7 +69,6 @@ def compute_pairs(ref: AuditRef, part: PairsPart) -> NDArray[np.float64]:
 
 
 def _place(ref: AuditRef, plan: Plan) -> tuple[Place, str]:
-    """Folder and key of the pairs of these documents in these runs."""
     rows = hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest()
     chosen = content_key({"rows": rows, "sees": plan.spec.statistics.sees})
     folder = Store(Path(ref.store)).runs(plan.runs_identity) / "pairs" / chosen
@@ -208,7 +207,6 @@ def _read_together(
 
 
 def _own(cells: tuple[Bits, Values], names: Sequence[str], columns: NDArray[np.str_]) -> tuple[Bits, Values]:
-    """Every document's own column of those that were read."""
     bits, values = cells
     if len(values) == 1:
         return cells

@@ -9,6 +9,7 @@ import pytest
 
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import (
+    AbsenceSummary,
     AnnouncedArray,
     CertificateSummary,
     CopiesSummary,
@@ -28,7 +29,7 @@ KEYS = [
     "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
     "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
     "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
-    "share", "copies", "promise",
+    "share", "copies", "promise", "absence",
 ]  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def full() -> Summary:
         damaged_blocks=("values/00-0000.parquet",),
         share=ShareSummary(5, 40, 0.05, 0.125, 0.75),
         copies=CopiesSummary(40, 1, 0, 38, 0.125),
+        absence=AbsenceSummary(2, 0.5, 0.75),
     )
 
 

@@ -16,7 +16,6 @@ from ksdp.audit.statistics.geometry import (
     NEAR_ZERO,
     missing_weight,
     mixture_log_density,
-    nonnegative_coefficients,
     row_space_energy,
     whitening,
 )
@@ -82,13 +81,6 @@ def test_repeated_topics_stored_in_single_precision_count_once() -> None:
     np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-5)
 
 
-def test_topics_at_a_small_angle_span_a_plane() -> None:
-    documents, basis = counts(3), topics(4, 2)
-    close = np.vstack([basis[0], basis[0] + 3e-4 * basis[1]])
-    found = row_space_energy(Observables({"T": close}), documents)
-    np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-6)
-
-
 @pytest.mark.parametrize("statistic", [s for s in GEOMETRY if "T" not in s.needs], ids=lambda s: s.name)
 def test_values_belong_to_documents_whatever_their_order_and_are_the_callers(statistic: Statistic) -> None:
     documents = signed(22)
@@ -142,17 +134,6 @@ def test_log_density_is_that_of_the_nnls_mixture(k: int) -> None:
     assert found[1] == pytest.approx(3 * math.log(FLOOR))
 
 
-def test_topics_need_not_be_on_the_simplex() -> None:
-    topics, documents = drawn_cone(3, 4)
-    scaled = topics * [[5.0], [0.1], [1.0], [200.0]]
-    np.testing.assert_allclose(
-        mixture_log_density(Observables({"T": scaled}), documents),
-        mixture_log_density(Observables({"T": topics}), documents),
-        rtol=1e-8,
-        atol=1e-10,
-    )
-
-
 def test_empty_and_repeated_topics_of_a_cone_change_nothing() -> None:
     topics, documents = drawn_cone(4, 3)
     degenerate = np.vstack([topics, topics[0], np.zeros(24)])
@@ -163,24 +144,6 @@ def test_empty_and_repeated_topics_of_a_cone_change_nothing() -> None:
         atol=1e-10,
     )
     assert np.isfinite(mixture_log_density(Observables({"T": np.zeros((2, 24))}), documents)).all()
-
-
-def test_coefficients_are_computed_once_a_run_and_again_for_other_documents() -> None:
-    topics, documents = drawn_cone(6, 4)
-    _, others = drawn_cone(7, 4)
-    observables = Observables({"T": topics})
-    first = nonnegative_coefficients(observables, documents)
-    assert nonnegative_coefficients(observables, documents) is first
-    assert not np.allclose(nonnegative_coefficients(observables, others), first)
-
-
-def test_a_document_in_the_cone_has_the_same_value_wherever_it_stands() -> None:
-    topics, documents = drawn_cone(8, 5)
-    order = np.random.default_rng(0).permutation(len(documents))
-    np.testing.assert_array_equal(
-        mixture_log_density(Observables({"T": topics}), Documents(documents.matrix[order])),
-        mixture_log_density(Observables({"T": topics}), documents)[order],
-    )
 
 
 def test_missing_weight_is_that_of_plain_loops() -> None:

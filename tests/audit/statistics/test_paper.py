@@ -124,29 +124,6 @@ def test_exact_for_a_basis_that_is_not_orthonormal(statistic: TableStatistic) ->
     as_printed(statistic, arrays, documents)
 
 
-@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
-@pytest.mark.parametrize("mean", [False, True])
-def test_a_document_has_the_same_value_wherever_it_stands(statistic: TableStatistic, mean: bool) -> None:
-    arrays, documents = draw(5, n=30, mean=mean)
-    order = np.random.default_rng(0).permutation(30)
-    shuffled = Documents(documents.matrix[order], documents.background)
-    values = statistic.evaluate(Observables(arrays), documents)
-    np.testing.assert_array_equal(statistic.evaluate(Observables(arrays), shuffled), values[order])
-
-
-@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
-def test_sharing_a_run_with_other_statistics_and_documents_changes_nothing(statistic: TableStatistic) -> None:
-    arrays, documents = draw(6)
-    _, others = draw(7)
-    shared = Observables(arrays)
-    for earlier in OF_SVD:
-        earlier.evaluate(shared, others)
-        earlier.evaluate(shared, documents)[:] = -1.0  # what is returned is the caller's
-    np.testing.assert_allclose(
-        statistic.evaluate(shared, documents), statistic.evaluate(Observables(arrays), documents), rtol=1e-13
-    )
-
-
 def test_hidden_sigma_is_scaled_to_all_rows_and_revealed_sigma_is_not() -> None:
     arrays, documents = draw(10)
     observables = Observables(arrays)
@@ -247,14 +224,3 @@ def test_a_denominator_an_entry_counts_by_its_mean_over_features(ratings: Docume
         sigma(Observables({"T": topics(1), "denominators": everywhere}), ratings),
         sigma(Observables({"T": topics(1), "denominators": everywhere[:, 0]}), ratings),
     )
-
-
-@pytest.mark.parametrize("basis", [np.zeros((4, 25)), np.repeat(topics(3)[:1], 4, axis=0)])
-def test_degenerate_topics_are_finite(ratings: Documents, basis: np.ndarray) -> None:
-    found = sigma(Observables({"T": basis, "denominators": np.ones(4)}), ratings)
-    assert np.isfinite(found).all()
-
-
-def test_wrong_number_of_denominators_is_refused(ratings: Documents) -> None:
-    with pytest.raises(InputError, match=r"`denominators` must have shape .* k = 4; got \(3,\)"):
-        sigma(Observables({"T": topics(1), "denominators": np.ones(3)}), ratings)

@@ -60,14 +60,6 @@ def test_observables_of_single_precision_are_computed_with_in_double() -> None:
     np.testing.assert_allclose(products(observables, Documents(matrix), "V"), expected, rtol=1e-13, atol=1e-13)
 
 
-def test_a_product_is_computed_once_a_run_and_again_for_other_documents() -> None:
-    observables = Observables({"V": np.eye(3, 30)})
-    one, two = Documents(draw(5)), Documents(draw(6))
-    assert products(observables, one, "V") is products(observables, one, "V")
-    np.testing.assert_array_equal(products(observables, two, "V"), two.matrix.toarray()[:, :3])
-    np.testing.assert_array_equal(products(observables, one, "V"), one.matrix.toarray()[:, :3])
-
-
 def test_documents_are_centred_where_a_mean_comes_with_singular_vectors() -> None:
     documents = Documents(draw(7))
     rng = np.random.default_rng(2)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
+from ksdp.audit.absence import ProvedSensitive
 from ksdp.audit.results.summarise import share_summary
 from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.multiplicity import share_bounds, share_lower_limit, share_upper_limit, surely
@@ -74,9 +75,8 @@ def test_everything_drawn_and_proved_is_known() -> None:
 def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
     looks = [SimpleNamespace(level=rule.level / 5), SimpleNamespace(level=rule.level)]
     design = SimpleNamespace(documents=documents)
-    plan = SimpleNamespace(
-        spec=SimpleNamespace(design=design, rule=rule), looks=looks, holdings=SimpleNamespace(victim=range(1000))
-    )
+    spec, held = SimpleNamespace(design=design, rule=rule), SimpleNamespace(victim=range(1000))
+    plan = SimpleNamespace(spec=spec, looks=looks, holdings=held, absent=None)
     # Half at the first look, where p is worth a fifth: 0.0001 is 0.0005 there, which is above 0.0125 / 40.
     above, below = np.full(40, -4.0), np.zeros(40)
     decisions = SimpleNamespace(log10_p_above=above, log10_p_below=below)
@@ -95,6 +95,11 @@ def test_an_early_look_has_its_own_part_of_the_level() -> None:
     assert whole is not None
     assert replace(whole, low=found.low) == found
     assert whole.low == share_lower_limit(40, 40, 0.0125, 1000)
+    plan, tested = _audit(40, rule)
+    plan.absent = ProvedSensitive(np.arange(10), np.full(10, 0.5))  # drawn too, and sensitive at any level
+    more = share_summary(plan, tested)
+    assert more is not None
+    assert (more.drawn, more.low) == (50, share_lower_limit(30, 50, 0.0125, 1000))
 
 
 def test_nothing_is_said_where_nobody_was_drawn() -> None:

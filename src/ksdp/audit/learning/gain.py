@@ -159,7 +159,6 @@ def _parts(matrix: sp.csr_array, of: NDArray[np.bool_], split: _Split) -> list[s
 def _baselines(
     exact: Mechanism, rank: int, rows: GainRows, split: _Split, rng: np.random.Generator
 ) -> Iterator[tuple[str, str, Learnt]]:
-    """What each party learns alone, and what there is to learn from public data."""
     for name, matrix in zip(split.names, _parts(rows.judge, split.train, split), strict=True):
         if matrix.shape[0] > rank:
             yield "alone", name, learn(exact, [matrix], None, rng)

@@ -152,7 +152,6 @@ def kept(ratings: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_array:
 
 
 def _by_ridge(directions: Floats, given: sp.csr_array, later: sp.csr_array) -> Floats:
-    """Of every user the mean of what is given, and what the basis makes of the rest (ridge)."""
     said = np.empty(later.nnz)
     for user in range(given.shape[0]):
         known = slice(given.indptr[user], given.indptr[user + 1])

@@ -27,7 +27,6 @@ _SEED = 1234567
 
 
 def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
-    """What a function returned, as arrays with names: a mapping as it is; one array; several in a row."""
     if isinstance(returned, Mapping):
         named = {str(name): array for name, array in returned.items()}
     elif isinstance(returned, tuple | list):
@@ -94,7 +93,6 @@ def code_key(thing: object) -> str:
 
 
 def _parts(thing: object, seen: set[int]) -> Iterator[bytes]:
-    """What a function is made of, in an order that does not depend on the process."""
     if id(thing) in seen:
         return
     if isinstance(thing, CodeType):

@@ -106,7 +106,6 @@ def noise(
 
 @contextmanager
 def _listening() -> Iterator[list[NoisedNumbers]]:
-    """What `noise` puts on numbers, inside."""
     calls: list[NoisedNumbers] = []
     token = _heard.set(calls)
     try:

@@ -207,7 +207,6 @@ def _arms(
 
 
 def _with_half_the_noise(mechanism: Claims[Any]) -> Claims[Any] | None:
-    """The same mechanism, broken on purpose; None where it has no such factor."""
     kind = type(mechanism)
     if not is_dataclass(mechanism) or not hasattr(kind, "noise_factor"):
         return None

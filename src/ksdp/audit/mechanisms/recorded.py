@@ -170,7 +170,6 @@ class RecordedRuns:
 
 
 def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Places of the runs that no earlier run equals."""
     seen: dict[bytes, int] = {}
     for run, held in enumerate(np.packbits(bits, axis=1)):
         told = b"".join(np.ascontiguousarray(array[run]).tobytes() for array in arrays.values())

@@ -97,7 +97,6 @@ def released(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
 
 
 def _bases(every: Iterable[Release]) -> set[str]:
-    """Names of what recorded arrays are derived from."""
     return {name for array in every if array.recorded for name in array.derived_from}
 
 

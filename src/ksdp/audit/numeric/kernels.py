@@ -38,7 +38,6 @@ LINE = 64
 
 
 def _splat(builder: Any, x: Any, vector: Any) -> Any:
-    """A vector of one number."""
     small, undefined = ir.IntType(32), ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(undefined, x, ir.Constant(small, 0))
     mask = ir.Constant(ir.VectorType(small, vector.count), [0] * vector.count)

@@ -81,7 +81,6 @@ def _mark(indptr: Any, indices: Any, data: Any, marks: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _first_equal(rows: Any, others: Any, marks: Any, found: Any) -> None:
-    """Of the others with the same mark the first whose entries are the same."""
     (starts, columns, values), (places, other_columns, other_values) = rows, others
     mine, theirs, order, first = marks
     for i in range(len(found)):

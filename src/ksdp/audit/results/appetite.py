@@ -98,7 +98,6 @@ def check_spec(appetite: Appetite, spec: Spec) -> None:
 
 
 def _of_spec(appetite: Appetite, spec: Spec) -> Iterator[Criterion]:
-    """Facts about an audit that are known before it is made."""
     limits = {"margin": (appetite.margin, spec.decision.margin), "level": (appetite.level, level_of_clear(spec))}
     for name, (most, value) in limits.items():
         met, remedy = value <= most * (1 + 1e-9), f"set `decision.{name} = {most:g}`, or less"
@@ -123,7 +122,6 @@ def _of_audit(summary: Summary) -> Iterator[Criterion]:
 
 
 def _of_result(appetite: Appetite, summary: Summary, found: AuditedDocuments) -> Iterator[Criterion]:
-    """What verdicts and bounds say; nothing is met where the audit is void."""
     for one in _of_documents(appetite, found, summary.design.unit):
         yield one if summary.valid else replace(one, found="not known", met=False, remedy="see `controls`")
 

@@ -300,6 +300,16 @@ class PromiseSummary(BoundedSummary):
 
 
 @dataclass(frozen=True, config=FORMAT)
+class AbsenceSummary:
+    """Documents that are sensitive before any run, by the absence of their rarest feature: `audit.absence`."""
+
+    documents: int
+    median_bound: float
+    """Half of them have at least this lower bound of D."""
+    largest_bound: float
+
+
+@dataclass(frozen=True, config=FORMAT)
 class CopiesSummary(BoundedSummary):
     """What the number of copies in a run proves of documents that have many: `audit.copies`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,14 @@ def _bounded(interim: InterimVerdicts, below: NDArray[np.bool_], above: NDArray[
     return {"certified": int(below.sum()), "sensitive": int(sensitive.sum()), "contradicted": int(above.sum())}
 
 
+def absence_summary(plan: Plan) -> parts.AbsenceSummary | None:
+    """In numbers; None where nobody is proved sensitive before any run."""
+    if plan.absent is None:
+        return None
+    bound = plan.absent.bound
+    return parts.AbsenceSummary(len(bound), float(np.median(bound)), float(bound.max()))
+
+
 def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
     """Bounds of the share that leaks more than the margin (at all, where that is 0); None where none were drawn.
 
@@ -108,6 +116,8 @@ def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
     scale = np.array([math.log10(rule.level / look.level) for look in plan.looks])
     above = np.minimum(decisions.log10_p_above + scale[interim.look], 0.0)
     population = len(plan.holdings.victim)
+    if plan.absent is not None:  # sensitive at any level
+        above = np.append(above, np.full(len(plan.absent.units), -np.inf))
     below = decisions.log10_p_below if rule.margin else np.zeros_like(above)
     low, high = share_bounds(above, below, population, rule.level)
     return ShareSummary(len(above), population, rule.level, low, high)
@@ -191,6 +201,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
     judged = void_where_copies_tell(judged, copies)
     promise = promise_summary(plan, tested.interim)
     judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
+    absent = 0 if plan.absent is None else len(plan.absent.units)
+    verdicts = count_verdicts(decisions.verdict, decisions.proof == Proof.EVERY_ATTACK)
     covered, runs = tested.coverage, plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
@@ -201,11 +213,11 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         mechanism_version=plan.mechanism.version,
         parameters=parameters_of(plan.mechanism),
         guarantee=parts.GuaranteeSummary.from_json(guarantee_of(plan.mechanism).as_json()),
-        documents=len(tests),
+        documents=len(tests) + absent,
         runs=runs,
         valid=judged.valid,
-        verdicts=count_verdicts(decisions.verdict, decisions.proof == Proof.EVERY_ATTACK),
-        detected=int(decisions.detected.sum()),
+        verdicts=replace(verdicts, sensitive=verdicts.sensitive + absent),
+        detected=int(decisions.detected.sum()) + absent,
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
         opens="final" if plan.spec.statistics.sees == "final" else traits_of(plan.mechanism).opens,
@@ -241,6 +253,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         share=share_summary(plan, tested.interim) if judged.valid else None,
         copies=copies,
         promise=promise,
+        absence=absence_summary(plan),
     )
 
 
@@ -310,7 +323,6 @@ def _power(tested: Tested, columns: int) -> parts.PowerSummary:
 
 
 def _looks(tested: Tested) -> tuple[parts.LookSummary, ...]:
-    """One a planned look."""
     decisions, when = tested.interim.decisions, tested.interim.look
     certified = decisions.proof == Proof.EVERY_ATTACK
     return tuple(
@@ -343,7 +355,6 @@ def _fresh(tested: Tested, effects: Sequence[Effect]) -> parts.FreshSummary | No
 
 
 def _median(rates: Sequence[float | None]) -> float | None:
-    """Of what could be measured; None where nothing could."""
     known = [rate for rate in rates if rate is not None]
     return float(np.median(known)) if known else None
 

@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from ksdp.audit.results.parts import (
     FORMAT,
+    AbsenceSummary,
     AnnouncedArray,
     CertificateSummary,
     ChanceSummary,
@@ -42,7 +43,6 @@ _adapters: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """What reads and writes one class; to make it takes as long as to read ten summaries."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
@@ -131,11 +131,14 @@ class Summary(StoredSummary):
     """Of documents that are clear against every attack because they have many copies; None where nobody is."""
     promise: PromiseSummary | None = None
     """None where the mechanism's noise proves no bound for every document."""
+    absence: AbsenceSummary | None = None
+    """Of documents that are sensitive before any run, and were not measured; None where nobody is."""
 
     @property
     def largest_distance(self) -> float:
         """The largest D of any document under any statistic."""
-        return max((statistic.max_D for statistic in self.statistics.values()), default=0.0)
+        proved = 0.0 if self.absence is None else self.absence.largest_bound
+        return max(proved, *(statistic.max_D for statistic in self.statistics.values()))
 
     @property
     def risk(self) -> Risk:
@@ -144,7 +147,6 @@ class Summary(StoredSummary):
 
 
 def _risk_of(summary: Summary) -> Risk:
-    """The layers of an audit, as far as they are known."""
     declared, fresh, margin = summary.spec.declared, summary.fresh, summary.spec.rule.margin
     measured = MeasuredRisk(
         largest=summary.largest_distance,

@@ -273,7 +273,6 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
 
 
 def _cut(blocks: Sequence[Block], stops: Sequence[int]) -> Iterator[Block]:
-    """The same runs in blocks that end where somebody looks."""
     for block in blocks:
         ends = [*(stop for stop in stops if block.start < stop < block.stop), block.stop]
         yield from (Block(block.lane, start, end) for start, end in itertools.pairwise([block.start, *ends]))
@@ -408,6 +407,7 @@ def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
     units = size_base(spec, corpus)
     tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
+    tables["design"]["absent"] = "measured"
     tables["certificate"] = None
     return make_plan(Spec.model_validate(tables), corpus)
 

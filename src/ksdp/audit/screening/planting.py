@@ -53,7 +53,6 @@ class _Pilot:
 
 
 def _pilot(plan: Plan, rng: np.random.Generator) -> _Pilot:
-    """Numbers that vary."""
     shapes = {array.name: array.shape for array in plan.read}
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     chosen = np.sort(rng.permutation(sum(sizes))[:_CANDIDATES])
@@ -77,7 +76,6 @@ def _pilot(plan: Plan, rng: np.random.Generator) -> _Pilot:
 
 
 def _known_score(leak: ArrayLeak, numbers: Floats, deviations: Floats) -> Floats:
-    """What an attacker looks at who knows the leak."""
     off = numbers - leak.centres
     if leak.kind == "spread":
         return np.asarray(np.abs(off[:, 0]))

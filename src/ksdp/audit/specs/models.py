@@ -74,7 +74,6 @@ _WORDS = {
 
 
 def _in_words(wanted: str) -> str:
-    """What pydantic wanted, as people say it."""
     for theirs, ours in _WORDS.items():
         if wanted.startswith(theirs):
             return ours + ("" if "valid" in theirs else wanted.removeprefix(theirs))
@@ -96,7 +95,6 @@ def _keys(tables: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
 
 
 def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
-    """What an unknown key may have been meant to be, and what is permitted; empty where that is not known."""
     for part in where[:-1]:
         field = model.model_fields.get(str(part))
         types = (*get_args(field.annotation), field.annotation) if field else ()
@@ -439,6 +437,9 @@ class DesignSpec(Section, frozen=True):
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
     """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
     Names of groups, or their number, where the unit is the group."""
+    absent: Literal["proved", "measured"] = "proved"
+    """Documents that their rarest feature alone gives away, which follows before any run: `proved` sensitive and
+    not measured, or `measured` as all others are."""
     pool: Fraction | Rows | None = None
     """Databases are drawn from so many random documents alone; the adversary knows which."""
 

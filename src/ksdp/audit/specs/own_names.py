@@ -1,14 +1,20 @@
-"""Names `module:object` in a spec: somebody's own mechanisms and statistics."""
+"""Names in a spec: `module:object` for somebody's own code, and what a mechanism is called where people read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ksdp.audit.specs.models import Spec
 
 OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 """`module:object`."""
+
+
+def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
+    """The name; of a mechanism around another one, which that is and what is done to it."""
+    return f"{parameters.get('mechanism', 'pd-svd')} with noise" if name == "noisy" else name
 
 
 def names_own_code(spec: Spec) -> bool:

@@ -46,7 +46,6 @@ def check_url(url: str, what: str, *, insecure: bool = False, remedy: str = "") 
 
 
 def _file_name(name: str) -> str:
-    """A path, or a URL that a corpus may be read from."""
     if is_url(name):
         if name.partition("://")[0] not in CORPUS_SCHEMES:
             known = ", ".join(f"`{scheme}://`" for scheme in CORPUS_SCHEMES)

@@ -117,7 +117,6 @@ def _probabilities(indptr: Ints, indices: Ints, mixtures: Floats, padded: Floats
 
 @njit(cache=True, nogil=True)
 def _entry_dots(indptr: Ints, data: Floats, other: Floats, out: Floats) -> None:
-    """Of the same documents; `other` begins at the first entry of the first of them."""
     begin = indptr[0]
     for i in range(indptr.shape[0] - 1):
         even = odd = 0.0
@@ -169,14 +168,11 @@ def _missing(indptr: Ints, indices: Ints, data: Floats, left_out: NDArray[np.boo
 
 
 def _left_out(above: Floats) -> NDArray[np.bool_]:
-    """Which features all rows of the basis leave out."""
     sizes = above.max(axis=0, initial=0.0)
     return np.asarray(sizes <= NEAR_ZERO * sizes.max(initial=0.0))
 
 
 def _support_lanes(observables: Observables, documents: Documents) -> EntryColumns:
-    """Columns that are 1 where V leaves a feature out, and 1."""
-
     def compute() -> Floats:
         return _left_out(np.abs(announced(observables, "V"))).astype(np.float64)
 

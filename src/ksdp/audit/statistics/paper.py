@@ -116,8 +116,6 @@ def spectrum(observables: Observables, documents: Documents, *, revealed: bool) 
 
 
 def _feature_diagonal(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
-    """The diagonal of S_hat, shape (d,): sum_t lambda_t V_ta^2."""
-
     def compute() -> Floats:
         return spectrum(observables, documents, revealed=revealed) @ announced(observables, "V") ** 2
 
@@ -155,7 +153,6 @@ def _largest_centred(
 def _diagonal_column(
     observables: Observables, documents: Documents, revealed: bool
 ) -> tuple[Hashable, EntryColumns]:
-    """The diagonal of S_hat as a column, with its name."""
     diagonal = in_panel(_feature_diagonal(observables, documents, revealed=revealed), documents)
 
     def fill(lanes: Singles) -> None:
@@ -192,7 +189,6 @@ def _pair_panel(padded: Floats, rank: int, panel: Singles) -> None:
 
 @njit(cache=True, nogil=True)
 def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Floats) -> None:
-    """out[i] = sum_p weights[p] (moments[i, p] + start[p])^2."""
     for i in range(moments.shape[0]):
         total = 0.0
         for p in range(moments.shape[1]):
@@ -202,13 +198,11 @@ def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Flo
 
 
 def _pairs(observables: Observables, padded: Floats) -> EntryColumns:
-    """Products of two components of V at every feature, as columns."""
     rank = len(announced(observables, "V"))
     return EntryColumns(rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded, rank, lanes))
 
 
 def _pair_moments(observables: Observables, documents: Documents) -> tuple[Singles, Floats]:
-    """sum_a x_a^2 V_sa V_ta for all pairs s >= t, shape (n, pairs)."""
     if not has_mean(observables):
         columns = _pairs(observables, padded_basis(observables, documents, "V"))
         return over_entries(observables, documents, "pairs", columns), np.zeros(columns.count)

@@ -589,7 +589,6 @@ def _turned_back(weights: Singles, vectors: Singles, places: Ints) -> Floats:
 
 
 def _units_of(pool: Pool) -> sp.csr_array:
-    """What documents, or groups, are known by."""
     if pool.group is None:
         return pool.drawn
     group = pool.group

@@ -94,7 +94,6 @@ def _bet(advantages: Floats, enough: float) -> Floats:
 
 
 def _log_wealth(advantages: Floats, mean: Floats) -> Floats:
-    """Of betting that values stay below a mean, which grows with it; shape (n_documents,)."""
     gain = (mean[:, None] - advantages) / np.maximum(1 - mean, np.finfo(np.float64).tiny)[:, None]
     each = np.log1p(STAKES[:, None, None] * gain).sum(axis=2)
     return np.asarray(logsumexp(each, axis=0) - math.log(len(STAKES)))

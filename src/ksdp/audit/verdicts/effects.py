@@ -167,7 +167,6 @@ def _check(confidence: float) -> None:
 
 
 def _lower(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
-    """Clopper-Pearson: P(true share < bound) <= level."""
     found = [_share_bound(count, trials - count + 1, level) if count else 0.0 for count in hits.ravel().tolist()]
     return np.array(found, dtype=np.float64).reshape(hits.shape)
 
@@ -194,7 +193,6 @@ def _allowed(free: int, fpr: float, level: float) -> tuple[int, float]:
 
 
 def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
-    """The largest ln((top - delta) / bottom), at least 0."""
     return float(np.log(max(((top - delta) / bottom).max(), 1.0)))
 
 

@@ -118,7 +118,6 @@ def _log_one_sided_of_logs(h: int, m: int, n: int, lf: Floats, b: Floats, base: 
 
 @njit(cache=True, nogil=True)
 def _ends(values: Ints) -> tuple[int, int]:
-    """The smallest and the largest; 0 of none."""
     smallest = largest = values[0] if len(values) else 0
     for value in values:
         smallest, largest = min(smallest, value), max(largest, value)

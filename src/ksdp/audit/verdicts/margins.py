@@ -107,7 +107,6 @@ def largest_log10_tail(measured: Floats, first: Ints, second: Ints, gap: float) 
 
 
 def _of_arms(measured: Floats, m: int, n: int, gap: float) -> Floats:
-    """All rows that have the same arms."""
     step, last, table = _table(m, n, gap)
     place = np.ceil(measured * n / step - 1e-9).astype(np.int64)
     return np.asarray(table[last - place])

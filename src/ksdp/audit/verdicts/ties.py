@@ -48,7 +48,6 @@ _Scratch = tuple[Floats, Floats, Floats]
 
 @njit(cache=True, nogil=True)
 def _touched(h: int, m: int, n: int, ends: Ints, tilt: float, side: int, scratch: _Scratch) -> float:
-    """P(some |deviation| >= h at a block's end) exp(tilt)."""
     f, g, number = scratch
     total = m + n
     up, down = math.exp(side * tilt * n / h), math.exp(-side * tilt * m / h)

@@ -47,12 +47,14 @@ class Verdict(StrEnum):
 
 
 class Proof(StrEnum):
-    """What a clear document is proved against."""
+    """What a clear document is proved against, or why a sensitive one needed no run."""
 
     STATISTICS = "statistics"
     """The statistics that were tried."""
     EVERY_ATTACK = "every attack"
     """A bound of every attack is at most the margin (`certifying`, `copies`, a secret draw)."""
+    ABSENCE = "absence"
+    """So often does nobody else in a run have the document's rarest feature (`audit.absence`)."""
 
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)

@@ -165,7 +165,6 @@ def _worst(summary: Summary, curves: list[Curve], findings: Findings) -> list[Wo
 
 @lru_cache(maxsize=32)
 def _numbers(folder: Path, _stamp: tuple[int, ...]) -> tuple[Totals, dict[str, Overview]]:
-    """What takes a pass over all documents, once for each version of the files."""
     findings = Findings(folder)
     return findings.totals(), findings.overviews()
 

@@ -257,7 +257,6 @@ def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -
 
 
 def _gaps(summary: Summary) -> dict[str, str]:
-    """By chapter, what the audit itself leaves open."""
     proved = summary.guarantee.kind == "(epsilon, delta)" or summary.certificate or summary.promise
     nothing = "nothing is proved of every attack"
     return {"measured": uncovered(summary).rstrip("."), "theory": "" if proved else nothing}
@@ -351,7 +350,6 @@ def _missing(stated: DeclaredSpec) -> Iterator[str]:
 
 
 def _heading(key: str) -> str:
-    """What people call a key of `[declared]`."""
     return _NAMES.get(key, key.replace("_", " ").capitalize())
 
 
@@ -439,7 +437,6 @@ def _trust(view: AuditModel) -> tuple[Fact, ...]:
 
 
 def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, ...]:
-    """Who decided what: of the review log and the clearances."""
     policy = read_policy(store)
     rule = Fact("Rule", ("two persons decide" if policy.four_eyes else "one person decides",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
@@ -464,7 +461,6 @@ def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, 
 
 
 def _again(audit: str) -> tuple[Fact, ...]:
-    """Who can check it, and by what."""
     same = f"with the specification below and the same corpus: it makes {audit} again."
     return (
         Fact("To repeat it", (f"ksdp audit SPEC --store STORE, {same}",), "measured"),
@@ -485,7 +481,6 @@ def _made_with(materials: BillOfMaterials) -> Fact:
 
 
 def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
-    """For people who never heard of any of this."""
     counts, margin = summary.verdicts, summary.spec.decision.margin
     who = f"Answerable: {stated.controller}." if stated.controller else "Nobody is named who answers for it."
     purpose = f" The purpose: {stated.purpose.rstrip('.')}." if stated.purpose else ""

@@ -80,7 +80,6 @@ def appetite_checks(record: AppetiteRecord) -> list[Check]:
 
 
 def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...], str]:
-    """Who breaks a rule, and how in words; no words where it holds."""
     if rule == "uncovered":
         return (), uncovered(summary)
     count = summary.verdicts.as_dict()[rule]

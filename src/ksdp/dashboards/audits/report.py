@@ -35,7 +35,6 @@ def _p_text(p: float) -> Markup:
 
 
 def _functions_of(module: ModuleType) -> dict[str, Any]:
-    """The public functions that a module defines."""
     return {n: f for n, f in getmembers(module, isfunction) if f.__module__ == module.__name__ and n[0] != "_"}
 
 
@@ -91,7 +90,6 @@ def printer() -> Callable[[str], bytes]:
 
 
 def _styled_charts(page: str) -> str:
-    """With the colours that paper has inside every chart: WeasyPrint styles a picture by its own rules alone."""
     css = page.partition("<style>")[2].partition("</style>")[0]
     colours = dict(re.findall(r"(--\w[\w-]*): ([^;]+);", css))  # those of print stand last
     plain = re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]], css)

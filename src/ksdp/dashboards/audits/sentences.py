@@ -14,6 +14,7 @@ from ksdp.storage.learning import GainAndAdvice
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel
     from ksdp.storage.audits.queries import Row
+    from ksdp.storage.findings import VerdictRow
 
 
 def certified(summary: Summary) -> str | None:
@@ -68,6 +69,30 @@ def copied(summary: Summary) -> str | None:
         return sure
     verb = "is" if copies.sensitive == 1 else "are"
     return f"{sure} {count(copies.sensitive)} of them {verb} called sensitive: false alarms."
+
+
+def absent(summary: Summary) -> str | None:
+    """What is proved of some documents before any run; None where nobody is."""
+    found, unit = summary.absence, summary.design.unit
+    if found is None:
+        return None
+    verb = "is" if found.documents == 1 else "are"
+    return (
+        f"{plural(found.documents, unit, unit + 's')} {verb} sensitive before any run: their rarest feature is so "
+        "often in nobody else of a run that it gives them away, half of them with an advantage of "
+        f"{decimal(found.median_bound)} or more. That is computed, not sampled: chance cannot make it wrong, and "
+        "no run was spent on it."
+    )
+
+
+def absent_here(summary: Summary, row: VerdictRow) -> str | None:
+    """Why a document is sensitive that no run measured; None of others."""
+    if row.proof != "absence":
+        return None
+    return (
+        f"In {percent(row.distance)} of the runs without it, no other {summary.design.unit} has its rarest "
+        "feature, and what is announced shows whether one has: computed, not sampled. No run measured it."
+    )
 
 
 def grounds(summary: Summary) -> str:
@@ -522,7 +547,6 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
 
 
 def _declared(summary: Summary) -> Iterator[str]:
-    """Of `[declared]`, what risk depends on."""
     stated = summary.spec.declared
     if stated.prior is not None:
         yield f"The attacker holds beforehand that a document takes part with a chance of {percent(stated.prior)}."
@@ -566,7 +590,6 @@ def precise(summary: Summary) -> list[str]:
 
 
 def _broken_promise(epsilon: float, level: float) -> str:
-    """Nothing where no promise is broken that anybody could give."""
     if epsilon < 0.005:
         return ""
     return (
@@ -704,7 +727,6 @@ def adversary(summary: Summary) -> str:
 
 
 def _others_known(summary: Summary) -> str:
-    """What the adversary knows of the other documents, and what that knowledge may be worth."""
     known = "They do not know which other documents the victim holds: those are random here."
     if summary.design.kind != "shared":
         return known

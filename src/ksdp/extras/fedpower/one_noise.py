@@ -166,7 +166,6 @@ class RemovalDevice(_Node):
         return total
 
     def _bit(self, form: _Ciphertexts) -> Rounds[mpz]:
-        """This device's encrypted bit; the first one shuffles them all."""
         if self._place:
             yield from self._engine.tell("choices", {})
             return form.read((yield from self._engine.hear("bits", self._devices[0])), 1)[0]

@@ -82,7 +82,6 @@ def pem(
 
 
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
-    """Play everybody in this process."""
     from ksdp.extras.pem.local import prepare_pem, read_pem_spec, run_prepared
     from ksdp.flows.interruption import utc_now
     from ksdp.storage.runs.results import require_no_result
@@ -96,7 +95,6 @@ def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json
 
 
 def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
-    """What a run came to."""
     if as_json:
         typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return
@@ -121,7 +119,6 @@ def _between_hosts(
     *,
     as_json: bool,
 ) -> None:
-    """Take part as one host, or check what would stand in the way."""
     from ksdp.extras.pem.hosts import PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words

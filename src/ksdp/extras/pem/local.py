@@ -149,7 +149,6 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, An
 
 
 def _found(prepared: PreparedPem, result: PemResult) -> str:
-    """What the model is, in a few words."""
     arrays = result.state.arrays
     if isinstance(prepared.spec.algorithm, AprioriSpec):
         counts = [len(arrays[f"items{length}"]) for length in range(1, len(result.rows) + 1)]

@@ -127,7 +127,6 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
 
 
 def _with_fresh(tested: Tested, confirmed: Sequence[SliceEffects]) -> tuple[Tested, list[Effect]]:
-    """What the fresh runs prove to be above the margin is sensitive."""
     effects = [effect for part in confirmed for effect in part.effects]
     if not confirmed:
         return tested, effects

@@ -116,9 +116,9 @@ def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = Fal
     mechanism = mechanism_of(spec.mechanism)
     corpus = spec_corpus(spec, base)
     half, stated = len(holdings_of(spec, corpus).victim) // 2, parameters_of(mechanism).get("adjacency")
-    coins: dict[str, Any] = {"kind": "balanced", "sampling": "fixed", "documents": half}
+    coins: dict[str, Any] = {"kind": "balanced", "sampling": "fixed", "documents": half, "absent": "measured"}
     if stated == "add-remove":
-        coins = {"kind": "shared", "sampling": "poisson", "documents": None}
+        coins |= {"kind": "shared", "sampling": "poisson", "documents": None}
     design = spec.design.model_copy(update=coins | {"party_size": half, "with_runs": 2, "without_runs": "all"})
     plan = make_plan(spec.model_copy(update={"design": design, "certificate": None}), corpus)
     made = plan if simulated else replace(plan, mechanism=as_it_runs(mechanism))

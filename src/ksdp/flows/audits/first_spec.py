@@ -115,7 +115,6 @@ def _lines(keys: dict[str, object]) -> str:
 
 
 def _corpus(data: Path) -> tuple[dict[str, object], str]:
-    """Keys of [corpus], and remarks on what was chosen."""
     if extension(data) in (".mtx", ".txt") or is_sparse(data):
         return _beside(data), '# weighting = "counts"        # tf-idf by default\n'
     columns, keys = _opened(data)

@@ -16,7 +16,6 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.recorded import is_own
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
@@ -25,6 +24,7 @@ from ksdp.audit.sampling import measure, sample, try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.power import (
     minimal_detectable,
     runs_for_limit,
@@ -117,6 +117,8 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
             "shows"
         )
+    if absent := forecast.get("absent"):
+        lines.append(f"absence   {absent} of them are sensitive before any run, by their rarest feature alone")
     if forecast["unread"]:
         lines.append(
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
@@ -129,13 +131,11 @@ def _spent(hours: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    """In the unit that leaves one to three digits before the point."""
     unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
     return f"{count / _UNITS[unit]:.1f} {unit}"
 
 
 def _passing(forecast: Mapping[str, Any]) -> str:
-    """What is said of values that the store does not keep."""
     if not forecast.get("passing_bytes"):
         return ""
     again = ", which run the mechanism anew" if forecast.get("runs_again") else ""
@@ -161,12 +161,12 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     corpus = spec_corpus(spec, base)
     plan = make_plan(spec, corpus)
     try_own_code(plan)
-    documents = len(plan.audited)
+    documents = len(plan.audited) + (0 if plan.absent is None else len(plan.absent.units))
     n_with, n_without = plan.arms
     cost = bill(plan)
     stays = keeps_values(plan)
     parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
-    paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + documents)
+    paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + len(plan.audited))
     own = math.inf if is_known(plan) else _seconds_of_a_run(plan)
     costs, processes = costs_of(plan, own), None if spec.cluster else processes_here([plan], own)
     start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
@@ -181,7 +181,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     needed = _runs_for_margin(plan, columns, rule)
     safe = None if covered.unread else _safe(plan, costs.run)
     return {
-        "sentence": _sentence(plan),
+        "sentence": _sentence(plan, documents),
         "expect": _expected(plan, safe),
         "with_runs_for_margin": None if needed is None else plan.reading.with_runs(needed, plan.design.share),
         "documents": documents,
@@ -194,6 +194,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "coverage": {name: list(who) for name, who in covered.read_by.items()},
         "unread": list(covered.unread),
         "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
+        "absent": 0 if plan.absent is None else len(plan.absent.units),
         "proved": plan.proved,
         "promise": _promise(plan),
         "seconds_a_run": costs.run,
@@ -255,24 +256,22 @@ def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None
 
 
 def _first_look(forecast: Mapping[str, Any]) -> list[str]:
-    """What is paid where the first look decides all, as it does where equations tell who is in."""
     if (seconds := forecast.get("first_look_seconds")) is None:
         return []
     return [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
 
 
-def _sentence(plan: Plan) -> str:
+def _sentence(plan: Plan, documents: int) -> str:
     """Who runs what on how much, as a person would say it."""
     size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
     what = mechanism_words(plan.mechanism.name, given_fields(plan.mechanism))
     return (
         f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
-        f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
+        f"({100 * size / all_of_them:.2g} %); {documents} are audited."
     )
 
 
 def _at_low_fpr(plan: Plan, rule: DecisionSpec) -> dict[str, Any]:
-    """What the runs say of true positives at 1 % false ones, where the spec limits these."""
     low, columns = plan.low_fpr, len(plan.columns)
     if low is None:
         return {"margin_at_low_fpr": None}
@@ -285,7 +284,6 @@ def _at_low_fpr(plan: Plan, rule: DecisionSpec) -> dict[str, Any]:
 
 
 def _promise(plan: Plan) -> str | None:
-    """What is proved of every attack before any run, and whether that decides; None where nothing is."""
     if plan.promise is None:
         return None
     bound, margin = plan.promise.bound, plan.spec.rule.limits

@@ -19,9 +19,9 @@ from prefect.artifacts import (
 )
 from prefect.logging import get_run_logger
 
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.looks import FIRST
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.steps import Tally

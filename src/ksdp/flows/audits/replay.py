@@ -111,7 +111,6 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
 
 
 def _last_look(ref: AuditRef, folder: Path, row: int) -> Stage:
-    """The last look that tested the document."""
     looks = [name for name in stage_names(folder) if name.startswith("look-")]
     for name in sorted(looks, key=lambda n: int(n.removeprefix("look-")), reverse=True):
         stage = open_stage(ref.at(name))

@@ -94,7 +94,6 @@ async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = ""
 
 
 async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally, of: str) -> list[SliceTests]:
-    """Test; a block found damaged is computed again, once."""
     calls = [(ref, part) for part in slices(plan)]
     current().stage(" ".join(word for word in ("test", ref.stage, of) if word), len(plan.audited))
 
@@ -111,7 +110,6 @@ async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally, of: str) 
 
 
 def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[list[ArmTests], list[ArmTests]]:
-    """Documents of each lane in order, and its controls."""
     documents, controls = [], []
     parts = list(zip(slices(plan), tested, strict=True))
     for lane in range(plan.design.lanes):
@@ -168,7 +166,6 @@ def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[Wanted]:
 
 
 async def _there(wanted: Sequence[Wanted], steps: Steps) -> list[Wanted]:
-    """The same where values went when they were tested: those few documents are measured again."""
     moved: dict[AuditRef, tuple[AuditRef, NDArray[np.int64]]] = {}
     for stage in dict.fromkeys(stage for stage, *_ in wanted):
         if len(await steps.run_in_thread(parts_of, stage)) == 1:
@@ -202,7 +199,6 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
 
 
 def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
-    """What is known of every attack, by column."""
     paired, copies, everybody = tested.certificate, tested.copies, knows_all(tested.plan.mechanism)
     bounds = [] if paired is None else [paired.bound]
     bounds += [] if copies is None else [np.where(copies.count > 1, copies.bound, np.nan)]
@@ -233,7 +229,7 @@ async def conclude(
     first, plan = stages[0], tested.plan
     store = Store(Path(first.store))
     folder = store.audit(first.audit)
-    interim = tested.interim
+    interim, absent = tested.interim, plan.absent
     columns = [(column.name, column.version) for column in plan.columns]
     write_findings(
         folder,
@@ -243,6 +239,7 @@ async def conclude(
         interim.decisions,
         detectable(tested),
         _known(tested),
+        (np.zeros(0, np.str_), np.zeros(0)) if absent is None else (plan.units.ids[absent.units], absent.bound),
     )
     write_effects(folder, plan.units.ids, effects)
     write_curves(folder, curves)

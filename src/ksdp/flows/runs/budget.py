@@ -19,11 +19,11 @@ from pydantic import Field
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.randomness import os_random
 from ksdp.audit.reviewing import plural
 from ksdp.audit.specs.models import Section, validated
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.protocol_files import Run
 from ksdp.storage.readers.files import read_toml
@@ -134,7 +134,6 @@ class BudgetGuard:
         self._within()
 
     def _within(self) -> Price:
-        """What this run costs at most, if that is within the budget."""
         price = replace(self.priced.worst(self.own), drawn=self.drawn)
         prices = [run.price for run in entries(self.ledger)]
         before, after = spent_together(prices), spent_together([*prices, price])

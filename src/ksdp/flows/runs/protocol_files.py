@@ -203,7 +203,6 @@ class ProtocolFile:
         self.write(signatures.values(), added)
 
     def _entries(self) -> dict[str, tuple[str, dict[str, str]]]:
-        """Every party's header and fields, its key in hex."""
         listed = self.tables.get("parties", [])
         found = [("[[parties]]", one) for one in (listed if isinstance(listed, list) else [listed])]
         found += [("[server]", self.tables["server"])] if "server" in self.tables else []
@@ -292,7 +291,6 @@ def _mark(key: str, value: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A stranger's word as it may be shown on a terminal."""
     return _short(json.dumps(text)[1:-1])
 
 

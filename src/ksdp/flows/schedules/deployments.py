@@ -101,7 +101,6 @@ async def _take_up(client: PrefectClient, store: Store, pool: str) -> None:
 
 
 async def _runs(client: PrefectClient, pool: str) -> list[Any]:
-    """The runs of a pool that are said to be under way."""
     under_way = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
     return await client.read_flow_runs(
         work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool])),

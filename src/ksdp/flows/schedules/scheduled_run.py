@@ -153,13 +153,11 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
 
 
 def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:
-    """As the latest audit left it."""
     stored = next((run.budget for run in reversed(runs) if run.budget is not None), None)
     return open_budget(schedule.budget, schedule.level) if stored is None else read_budget(stored)
 
 
 def _since_full(runs: list[ScheduledRun]) -> int:
-    """Audits since the last one of everything."""
     count = 0
     for run in reversed(runs):
         if run.outcome != "audited":
@@ -243,7 +241,6 @@ async def scheduled_audit(
 
 
 def _state_of(run: ScheduledRun) -> State[Any]:
-    """What Prefect shows of a run that came to its end."""
     if run.outcome == "void":
         raise InvalidAudit(f"the controls of audit {run.audit} failed; its level is spent.")
     if run.outcome == "unchanged":
@@ -254,7 +251,6 @@ def _state_of(run: ScheduledRun) -> State[Any]:
 def _findings(
     store: Store, schedule: Schedule, attempted: _Attempted, started: datetime
 ) -> tuple[dict[str, Any], Drift | None]:
-    """What goes into the history; the verdicts as they stand are written before it."""
     seen, summary = attempted.due, attempted.summary
     line: dict[str, Any] = {
         "outcome": "unchanged",
@@ -311,7 +307,6 @@ async def _hold_store(store: Store, stack: ExitStack) -> None:
 
 
 async def _held(store: Store, stack: ExitStack) -> None:
-    """Wait until no other scheduled run of this store is under way."""
     while True:
         trying = ExitStack()
         if trying.enter_context(hold(store)):

@@ -23,7 +23,6 @@ from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.schema import opened
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.appetite import Appetite
@@ -48,6 +47,7 @@ from ksdp.audit.screening.clearance import (
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.multiplicity import wrong_share
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.dashboards.screening import render_screen
@@ -238,13 +238,11 @@ def _sentences(grounds: Grounds) -> list[str]:
 
 
 def _at_low_fpr(rule: DecisionSpec) -> list[str]:
-    """What a second limit adds to "clear"."""
     low = rule.margin_at_low_fpr
     return [] if low is None else [f"Who is clear has true positives below {low:g} at 1 % false ones, too."]
 
 
 def _certified(grounds: Grounds) -> list[str]:
-    """What is promised of more than the statistics that were tried."""
     count, spec = len(grounds.certified), grounds.plan.spec
     if not count:
         return []
@@ -418,7 +416,6 @@ _EVERY_SIZE = "The proof holds for every part of the corpus and every size: no f
 
 
 def _documents(grounds: Grounds, names: Sequence[str]) -> list[str]:
-    """Ids of the documents of some units that nobody excluded."""
     named = documents_of(grounds.corpus, grounds.plan.spec.design.unit, names)
     return [document for document in named if document not in grounds.excluded]
 
@@ -484,7 +481,6 @@ class _Decided:
 
 
 def _decided(opened: Store, audit: str) -> _Decided:
-    """What the store holds, unless nothing may be signed on it."""
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
@@ -540,7 +536,6 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
 
 
 def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection, screened: Screened) -> Grounds:
-    """What a clearance rests on: the last audit, which is one of exactly the list."""
     spec, seen, plan = decided.spec, decided.seen, screened.plan
     origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
     attempts = read_attempts(opened, decided.question.content)

@@ -126,7 +126,6 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest:
 
 
 def _forecast(proposal: ProposedList, rounds: int) -> str:
-    """What the audits of the list take, by the time of the one that proposed it."""
     plan, word, listed = proposal.plan, proposal.plan.units.word, len(proposal.listed)
     others = drawn_from(plan) - listed
     return (

@@ -93,7 +93,6 @@ def _another_key(peer: Peer) -> str:
 
 
 def _no_way(peer: Peer, error: Exception) -> str:
-    """Why a peer cannot be reached, and what mends it."""
     where = peer.address
     match error:
         case socket.gaierror() | UnicodeError():
@@ -281,7 +280,6 @@ class Mesh:
         return {name: body for name, task in tasks.items() if (body := task.result()) is not None}
 
     async def _swap(self, name: str, body: bytes) -> bytes | None:
-        """What a peer sends in turn for a message; None of one that is lost and may be."""
         link, within = self.links[name], self._patience.get(name)
         if within is not None:  # who comes last may have waited for others before
             within += self._longer
@@ -349,7 +347,6 @@ def _step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
 
 
 def _told(error: BaseException) -> tuple[str, str]:
-    """What the others are told: a word of a fixed list, and whom it is about."""
     if isinstance(error, LinkError):
         return error.word, error.peer
     if isinstance(error, DifferentTerms):

@@ -53,7 +53,6 @@ class Credentials:
 
 
 def _label(key: Ed25519PublicKey) -> str:
-    """What certificates call the holder of a key: a stranger who connects is shown one, and learns no name."""
     return hashlib.sha256(b"ksdp-label-1" + key.public_bytes_raw()).hexdigest()[:_LABEL]
 
 

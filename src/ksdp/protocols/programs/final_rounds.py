@@ -59,7 +59,6 @@ _BLOCK = 1 << 19
 
 
 def _largest_rows_message(terms: RunTerms) -> int:
-    """No message of a run has more bytes."""
     mechanism = exact_part(terms.mechanism)
     assert isinstance(mechanism, PDNMF)
     # Rounded side by side: of every row and feature as many numbers as there are topics, or two.
@@ -160,7 +159,6 @@ def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict
 
 
 def _pattern(side: ComputingSide, matrix: sp.csr_array, rows: dict[str, int]) -> Rounds[SharedRows | None]:
-    """Shares of which entries every party has, as 1 and 0."""
     stored = sp.csr_array((np.ones_like(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
     return (yield from _entered(side, stored, rows, 1.0, 0))
 
@@ -244,7 +242,6 @@ def final_rounds(
 def _vectors(
     terms: RunTerms, side: ComputingSide, matrix: sp.csr_array, noise: NoiseSource
 ) -> Rounds[PartyResult]:
-    """The singular vectors, and what else is final."""
     public: Arrays = {}
     mean = None
     if isinstance(terms.mechanism, PDPCA):
@@ -268,7 +265,6 @@ def _vectors(
 
 
 async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes, noise: Integers | None) -> Arrays:
-    """V, and sigma where it is revealed."""
     mechanism, final = exact_part(terms.mechanism), terms.shares
     assert isinstance(mechanism, PDSVD)
     assert final is not None
@@ -292,7 +288,6 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes, noise:
 
 
 def _sums(matrix: sp.csr_array, bound: float) -> NDArray[np.int64]:
-    """Column sums and the number of rows."""
     sums = np.asarray(matrix.sum(axis=0), dtype=np.float64)
     rows = matrix.shape[0]
     if rows > MOST_ROWS or not np.abs(sums).max(initial=0.0) <= bound:

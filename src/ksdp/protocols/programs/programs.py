@@ -97,7 +97,6 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
 
 
 def _svd_start(mechanism: PDNMF, matrix: sp.csr_array) -> Generator[Any, Any, Matrix]:
-    """Ten rounds of sums for V and sigma, and one of 2 k numbers."""
     ends = yield from svd_program(SvdStart(mechanism.rank, mechanism.start_seed).svd, matrix)
     V, sigma = ends.public["V"], ends.public["sigma"]
     squares = yield SecSum(part_squares(matrix, V))
@@ -107,7 +106,6 @@ def _svd_start(mechanism: PDNMF, matrix: sp.csr_array) -> Generator[Any, Any, Ma
 def _iterate(
     matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
 ) -> Generator[SecSum, Matrix, Factorisation]:
-    """PD-NMF-Iter, one party's side."""
     rows, features = stack([matrix])
     T = check_start(start, features).copy()
     topics = len(T)
@@ -141,7 +139,6 @@ def _iterate(
 def _iterate_observed(
     matrix: sp.csr_array, start: Matrix, sweeps: int, tolerance: float, penalties: Penalties
 ) -> Generator[SecSum, Matrix, Factorisation]:
-    """PD-NMF-Iter on the observed entries, one party's side."""
     rows, features = stack([matrix])
     T = check_start(start, features).copy()
     W, lengths = np.zeros((matrix.shape[0], len(T))), np.diff(rows.indptr)

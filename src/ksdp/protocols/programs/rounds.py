@@ -430,7 +430,6 @@ def _upload(body: bytes) -> tuple[Floats, Floats]:
 
 
 def _asked(body: bytes) -> tuple[str, float, tuple[int, ...]]:
-    """What `request_body` wrote: the request, its noise and its shape."""
     try:
         what, deviation, *shape = unpack("ask", body)
         return name_of(what), float.fromhex(name_of(deviation)) if deviation else 0.0, tuple(map(number_of, shape))

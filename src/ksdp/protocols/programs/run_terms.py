@@ -307,7 +307,6 @@ def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[
 
 
 def _spread(terms: Mapping[str, Any]) -> dict[str, Any]:
-    """Each parameter of a table by its own name."""
     spread: dict[str, Any] = {}
     for name, value in terms.items():
         table = value if isinstance(value, Mapping) else None
@@ -341,7 +340,6 @@ def _different_parties(here: Any, there: Any) -> list[str]:
 
 
 def _hash(key: str) -> str:
-    """The first groups of the fingerprint of a key in hex."""
     try:
         digest = hashlib.sha256(bytes.fromhex(key)).hexdigest()
     except ValueError:

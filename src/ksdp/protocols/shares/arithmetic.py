@@ -87,11 +87,9 @@ class PairedBits:
         return (whole[0] ^ carried[0]) >> top, (whole[1] ^ carried[1]) >> top
 
     async def _both(self, left: Pair, right: Pair) -> Pair:
-        """The AND, bit by bit."""
         return await self._reshared((left[0] & right[0]) ^ (left[0] & right[1]) ^ (left[1] & right[0]))
 
     async def _reshared(self, mine: WordVector) -> Pair:
-        """Parts of the XOR of what every party has computed."""
         runtime = self._runtime
         unique = runtime._prss_uci()
         hidden = mine.copy()
@@ -222,7 +220,6 @@ class SharedArithmetic:
         return integers_of(_interpolated(await self._exchanged(hidden)), share.shape)
 
     async def _opened_words(self, share: Words) -> Words:
-        """The same as `opened`, as words."""
         runtime, parts = self._runtime, await self._exchanged(share)
         if not fits_line(*parts):
             first, second = (name for at, name in enumerate(runtime.names) if at != runtime.pid)
@@ -230,7 +227,6 @@ class SharedArithmetic:
         return _interpolated(parts)
 
     async def _exchanged(self, share: Words) -> list[Words]:
-        """Every party's share, the first one's first."""
         runtime = self._runtime
         runtime._program_counter[0] += 1
         peers = [at for at in range(COMPUTING) if at != runtime.pid]
@@ -286,7 +282,6 @@ class SharedArithmetic:
 
 
 def _interpolated(parts: list[Words]) -> Words:
-    """What three shares of degree 1 or 2 say."""
     whole: Words = lowered(*parts, 0, np.zeros_like(parts[0]))
     return whole
 

@@ -77,7 +77,6 @@ def folded(sums: _Accumulated) -> None:
 
 @njit(cache=True, nogil=True)
 def _sixth(number: _Accumulated) -> None:
-    """A sixth modulo the prime, of words below it; in place."""
     rest = np.int64(0)
     for at in range(WORDS):
         rest += number[at] if at == 0 else 4 * number[at]  # 2^32 = 4 modulo 6
@@ -98,7 +97,6 @@ def _sixth(number: _Accumulated) -> None:
 
 @njit(cache=True, nogil=True)
 def _shifted(number: Words, shift: int, at: int) -> np.int64:
-    """Word `at` of the number over 2^shift."""
     first, rest = at + shift // 32, shift % 32
     low = np.int64(number[first]) if first < WORDS else np.int64(0)
     high = np.int64(number[first + 1]) if first + 1 < WORDS else np.int64(0)
@@ -184,7 +182,6 @@ _MOST_MODULUS = 1 << 21
 
 
 def _primes(count: int) -> tuple[int, ...]:
-    """The largest below 2^21."""
     primes = list[int]()
     number = _MOST_MODULUS - 1
     while len(primes) < count:
@@ -256,7 +253,6 @@ def _of_residues(sums: NDArray[np.float64]) -> Words:
 
 
 def _of_integers(values: Integers) -> NDArray[np.uint8]:
-    """Bytes, the lowest first; the last axis has `BYTES`."""
     data = b"".join([value.to_bytes(BYTES, "little") for value in values.ravel().tolist()])
     return np.frombuffer(data, dtype=np.uint8).reshape(*values.shape, BYTES)
 

@@ -41,7 +41,6 @@ _WHOLE = 1 << 4
 
 
 def _polynomial(step: tuple[int, int], square: Integers) -> Integers:
-    """a I - b S at `_WIDE` fraction bits, for a stack of S."""
     eye = np.zeros(square.shape[-2:], dtype=object)
     np.fill_diagonal(eye, step[0] << FRACTION)
     return np.asarray((eye - step[1] * square) % PRIME)

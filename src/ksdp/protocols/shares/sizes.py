@@ -25,7 +25,6 @@ _LEAST_END = 2.0**-14
 
 
 def _coded(alpha: float, beta: float) -> tuple[int, int]:
-    """Of 2^-20, rounded so that no result is above 1."""
     return math.floor(alpha * 2**COEFFICIENT_BITS), math.ceil(beta * 2**COEFFICIENT_BITS)
 
 

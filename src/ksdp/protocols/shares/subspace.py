@@ -248,7 +248,6 @@ async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) 
 
 
 def _orthonormal(spans: NDArray[np.float64], task: Decomposition) -> NDArray[np.float64]:
-    """C: the same bits at all parties."""
     return orthonormalise(spans, start_block(task.start_seed, task.features, task.rank))
 
 

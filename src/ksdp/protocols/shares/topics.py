@@ -240,7 +240,6 @@ class _SimplexFit(_FullFit):
         return await self._settled(numbers - theta, square, before, count)
 
     async def _above(self, over: Integers) -> Integers:
-        """1 where a number is not below zero, else 0."""
         bits = self.sizes.over_bits
         (coarse,) = await self.shares.rounded(Local(over % PRIME, bits, KEPT - SIGNED))
         return np.asarray((1 - await self.shares.negative(coarse, bits - KEPT + SIGNED)) % PRIME)

@@ -52,7 +52,6 @@ def _blocks(stage: StoredValues, lane: int) -> Iterator[Block]:
 
 
 def _row(store: Store, summary: Summary, document: str) -> int:
-    """Row of the corpus."""
     folder = store.corpus(summary.corpus)
     ids = read_table(folder / "ids.parquet", ["id"], f"the corpus {folder.name}")["id"]
     return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())
@@ -97,6 +96,8 @@ def read_values_by_run(
             f"`ksdp.load(store, {summary.audit!r}).plot(document)` computes those of one document again."
         )
     stage, at = stored_place(store, summary, document, place)
+    if at >= stage.documents:
+        raise StoreError(f"{document!r} is sensitive before any run, by its rarest feature: no run measured it.")
     lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary.spec.store.precision
     folder, cells = store.blocks / stage.values, []

@@ -30,7 +30,6 @@ def ask(question: str, values: Mapping[str, Any], whose: str) -> list[Any]:
 
 @contextmanager
 def _told(whose: str) -> Iterator[None]:
-    """What DuckDB refuses, as an error of the store."""
     try:
         yield
     except duckdb.Error as error:

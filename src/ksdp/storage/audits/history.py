@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from ksdp.audit.errors import DamagedFile, NotFound, StoreError
-from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.parts import VerdictCounts
 from ksdp.audit.results.risk import Risk as Risk
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import Spec
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.verdict import Verdict as Verdict
 from ksdp.storage.audits.ledger import deciding_audits, finished_audits, lost_audits, part_audits
 from ksdp.storage.codec import names_file, read_object
@@ -138,7 +138,6 @@ def brief(summary: Summary) -> Brief:
 
 @lru_cache(maxsize=100_000)
 def _brief(file: Path, _written: int) -> Brief | str:
-    """An audit's entry, or what is wrong with it."""
     try:
         return brief(read_summary(file.parent))
     except (StoreError, ValueError) as error:  # the latter: a time that is none

@@ -154,7 +154,6 @@ def _lines(store: Store) -> tuple[dict[str, Any], ...]:
 
 @lru_cache(maxsize=2)
 def _chained(content: bytes) -> tuple[dict[str, Any], ...]:
-    """All lines, parsed once, however many ask for parts of them."""
     lines, broken = read_chain(content)
     if broken is not None:
         raise StoreError(f"the ledger of audits is damaged: line {broken} is not one that was written.")
@@ -166,7 +165,6 @@ def _file(root: Path) -> Path:
 
 
 def _stands(path: Path, name: str, value: str) -> bool:
-    """Whether a line has this value."""
     if not path.is_file() or not path.stat().st_size:
         return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.screening.clearance import Attempt
 from ksdp.audit.verdicts.verdict import VERDICTS as VERDICTS
-from ksdp.audit.verdicts.verdict import Verdict
+from ksdp.audit.verdicts.verdict import Proof, Verdict
 from ksdp.storage.audits.duckdb_query import ask
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import (
@@ -37,7 +37,7 @@ SORTS: Mapping[str, tuple[str, ...]] = {
     "id": ("document",),
     "file": (),
 }
-"""Orders of documents; `file` is the order of the corpus. Ties are in the order of the corpus."""
+"""Orders of documents; `file` is that of the table (`Row.place`), and so are ties."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Row(VerdictRow):
     """One document of an audit, under its strongest statistic."""
 
     place: int
-    """Row in `verdicts.parquet`, from 0: the order of the corpus."""
+    """Row in `verdicts.parquet`, from 0: those that were measured in the order of the corpus, then the others."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,6 @@ class Findings:
 
     @property
     def _from(self) -> str:
-        """Documents with their places."""
         return "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
 
     def page(self, chosen: Filter, *, offset: int = 0, limit: int = 25) -> Page:
@@ -179,6 +178,8 @@ class Findings:
         The rows of a document stand together and in the order of `verdicts.parquet`, so that they are found by
         their place; the id is compared all the same.
         """
+        if row.proof == Proof.ABSENCE:
+            return ()
         count = self._statistics_each
         rows = self._run(
             f"select {', '.join(STATISTICS.columns)} from read_parquet($statistics, file_row_number = true) "
@@ -193,7 +194,7 @@ class Findings:
     def _statistics_each(self) -> int:
         rows = self._run(
             "select (select count(*) from read_parquet($statistics)), "
-            "(select count(*) from read_parquet($verdicts))"
+            "(select count(*) from read_parquet($verdicts) where proof is distinct from 'absence')"
         )[0]
         return int(rows[0]) // max(int(rows[1]), 1)
 

@@ -298,7 +298,6 @@ _NUMBER = 8
 
 
 def _open_parquet(path: Path, encoding: str) -> Columns:
-    """Open a file, whose columns are read one by one."""
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
     file = checked_parquet(path)
     schema, rows = pq.read_schema(path), int(file.metadata.num_rows)
@@ -338,7 +337,6 @@ def checked_parquet(path: Path) -> pq.ParquetFile:
 
 
 def _read_column(path: Path, file: pq.ParquetFile, name: str) -> pa.ChunkedArray:
-    """One column, its texts written out."""
     column = file.read(columns=[name]).column(name)
     if not pa.types.is_dictionary(column.type):
         return column
@@ -552,7 +550,6 @@ class Columns:
         return array
 
     def _parse(self, name: str, array: pa.Array) -> pa.Array:
-        """Numbers of a CSV column; missing ones null."""
         trimmed = _present(array)
         if _casts(trimmed):
             return trimmed.cast(pa.float64())

@@ -131,7 +131,6 @@ def _text(identity: str, doc: object) -> Iterator[tuple[str, str]]:
 
 @functools.cache  # most texts are found under several names
 def _clean(doc: str) -> str:
-    """What is the same in every process; empty where that cannot be."""
     if not doc.strip() or ADDRESS.search(doc):
         return ""
     return NAMES.sub(_in_order, VARYING.sub("", inspect.cleandoc(doc)))

@@ -56,8 +56,6 @@ def at_urls(spec: CorpusSpec) -> tuple[str, ...]:
 def _with_files(
     spec: CorpusSpec, located: Callable[[str, str], Path], names: tuple[str, ...] = CORPUS_FILES
 ) -> CorpusSpec:
-    """The same with paths in place of the names of its files and of its levers'."""
-
     def paths(section: CorpusSpec | LeversSpec, names: tuple[str, ...]) -> dict[str, str]:
         given = {name: getattr(section, name) for name in names}
         return {
@@ -105,7 +103,6 @@ def _copied(url: str, key: str, copies: list[Copy]) -> Path:
 
 
 def _said(url: str) -> str:
-    """A URL as messages have it: without its options."""
     return _unquoted(url.partition("?")[0])
 
 
@@ -115,14 +112,12 @@ def name_at(url: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """With the characters that a URL writes as `%20`."""
     return re.sub(rb"%([0-9a-fA-F]{2})", lambda code: bytes.fromhex(code[1].decode()), text.encode()).decode(
         "utf-8", "replace"
     )
 
 
 def _copy(there: RemotePlace, said: str, here: Path) -> None:
-    """Copy one version of a file."""
     try:
         before = there.info()
         if before["size"] > largest_input():

@@ -99,7 +99,6 @@ def term_counts(
 
 
 def _analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
-    """Return the function from a text to its terms."""
     stem = None if spec.stemming is None else _stemmer(spec.stemming)
     try:
         pattern = re.compile(spec.token_pattern)

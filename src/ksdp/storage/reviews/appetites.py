@@ -84,7 +84,6 @@ def read_record(
 
 @lru_cache(maxsize=8)
 def _measured(store: Store, audit: str, _stamp: int) -> tuple[NDArray[np.str_], AuditedDocuments]:
-    """What takes a pass over all documents."""
     table = read_verdicts(store.audit(audit))
     names, verdict = (np.array(table[name].to_pylist(), "U") for name in ("document", "verdict"))
     certified = np.array([proof == Proof.EVERY_ATTACK for proof in table["proof"].to_pylist()], np.bool_)

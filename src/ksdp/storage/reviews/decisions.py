@@ -168,7 +168,6 @@ def append(
 
 
 def _check_seen(log: ReviewLog, proposals: Sequence[Proposal]) -> None:
-    """Refuse a `saw` that no entry has."""
     for proposal in proposals:
         if proposal.saw is not None and not 0 <= proposal.saw <= log.head.number:
             raise InputError(f"`saw` must be in 0 to {log.head.number}, the newest entry; got {proposal.saw}.")
@@ -177,7 +176,6 @@ def _check_seen(log: ReviewLog, proposals: Sequence[Proposal]) -> None:
 def _checked_units(
     store: Store, audit: str, proposals: Sequence[Proposal], subject: Subject | None
 ) -> CorpusUnits:
-    """Whose documents some proposals are about, each of which is there and named once."""
     documents = [proposal.document for proposal in proposals]
     if audit:
         summary = read_summary(store.audit(audit))
@@ -298,7 +296,6 @@ def _states(
 
 
 def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
-    """What other audits of the same question proved to be above this one's margin; not those of its own list."""
     asked = find_attempt(store, summary.audit)
     attempts = () if asked is None else read_attempts(store, asked.question)
     own = {list_attempt(summary.audit), "" if asked is None else asked.attempt}
@@ -342,7 +339,6 @@ def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) ->
 
 
 def _earlier(entries: Sequence[Entry], older: Sequence[str], document: str, four_eyes: bool) -> Entry | None:
-    """What was in force in the newest of some audits; an exclusion is no such thing, it holds everywhere."""
     for audit in older:
         decided = fold(entries, audit, document, four_eyes=four_eyes).decided
         if decided is not None and not is_exclusion(decided):

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.learners import Suggested
-from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.store import Store, write_arrays, write_json, write_whole
 

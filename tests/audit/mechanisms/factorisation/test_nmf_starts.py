@@ -92,13 +92,6 @@ def test_nnsvd_from_the_dense_svd(rank):
         np.testing.assert_allclose(topic, largest / largest.sum(), atol=1e-7)
 
 
-def test_nnsvd_of_a_smaller_rank_ends_in_uniform_topics():
-    X = sp.csr_array(np.tile([[1.0, 2.0, 0.0, 1.0]], (6, 1)))
-    T = nnsvd(X, 3)
-    np.testing.assert_allclose(T[0], [0.25, 0.5, 0, 0.25])
-    np.testing.assert_allclose(T[1:], 0.25)
-
-
 def test_best_of_m_is_the_best(parties):
     models = local_models(parties, 4)
     errors = [sum(error(X, m.T) ** 2 for X in parties) for m in models]
@@ -113,11 +106,6 @@ def test_merged_topics_are_the_nmf_of_the_weighted_local_topics(parties):
     start = random_topics(80, 4, seed=9)
     expected = pd_nmf_iter([sp.csr_array(np.vstack(pseudo))], start).T
     np.testing.assert_allclose(merged_topics(parties, 4, seed=9), expected, atol=1e-9)
-
-
-def test_merged_topics_start_closer_than_random_ones(parties):
-    whole = sp.csr_array(sp.vstack(parties))
-    assert error(whole, merged_topics(parties, 4)) < 0.9 * error(whole, random_topics(80, 4, 0))
 
 
 @pytest.mark.parametrize("name", ["best-of-m", "pd-nmf-init"])

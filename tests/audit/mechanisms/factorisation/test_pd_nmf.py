@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_s
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
-from ksdp.audit.mechanisms.schema import opened, recorded
+from ksdp.audit.mechanisms.schema import recorded
 
 from .nmf_penalties import PENALTIES
 
@@ -101,14 +101,6 @@ def test_announces_what_it_says(start, weighted, several):
     assert 1 <= seen["sweeps"][0] <= mechanism.cap
 
 
-def test_random_2x_does_twice_the_sweeps_from_the_same_start():
-    database = Database((corpus(40, 30, seed=5),))
-    double = PDNMF(rank=3, start="random-2x", sweeps=7, tolerance=0).run(database, RNG)
-    plain = PDNMF(rank=3, sweeps=14, tolerance=0).run(database, RNG)
-    assert "sweeps" not in double  # it is what was agreed
-    np.testing.assert_array_equal(double["T"], plain["T"])
-
-
 def test_the_start_is_announced_where_it_holds_data():
     database = Database(split(corpus(40, 30, seed=6), (20,)))
     mechanism = PDNMF(rank=3, start="pd-nmf-init")
@@ -179,12 +171,6 @@ def test_a_run_that_opens_its_topics_alone_does_all_sweeps():
     final = PDNMF(rank=3, tolerance=0.5, opens="final").run(database, RNG)
     assert set(final) == {"T"}
     np.testing.assert_array_equal(final["T"], PDNMF(rank=3, tolerance=0).run(database, RNG)["T"])
-
-
-def test_a_start_by_local_topics_opens_what_no_audit_looks_at():
-    mechanism = PDNMF(rank=2, start="best-of-m")
-    assert set(opened(mechanism, 9)) - {a.name for a in recorded(mechanism, 9)} == {"local_topics"}
-    assert "local_topics" not in opened(PDNMF(rank=2, start="best-of-m", opens="final"), 9)
 
 
 def test_pd_nmf_init_announces_its_own_sums():

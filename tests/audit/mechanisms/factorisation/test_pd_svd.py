@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -72,24 +71,6 @@ def test_sigma_is_hidden_unless_revealed() -> None:
     assert (PDSVD.name, SigmaSVD.name) == ("pd-svd", "sigma-svd")
 
 
-def test_both_solvers_agree() -> None:
-    database = Database((separated(40, 30, 0), separated(30, 30, 1)))
-    limit = PDSVD(rank=4, reveal_sigma=True).run(database, RNG)
-    power = PDSVD(rank=4, reveal_sigma=True, solver="power", tolerance=0, iterations=300).run(database, RNG)
-    np.testing.assert_allclose(power["V"], limit["V"], atol=1e-9)
-    np.testing.assert_allclose(power["sigma"], limit["sigma"], rtol=1e-9)
-    assert power["iterations"] == [300]
-
-
-def test_power_stops_by_its_tolerance() -> None:
-    database = Database((separated(40, 30, 0),))
-    rough = PDSVD(rank=3, solver="power", tolerance=1e-2).run(database, RNG)["iterations"][0]
-    fine = PDSVD(rank=3, solver="power", tolerance=1e-9).run(database, RNG)["iterations"][0]
-    capped = PDSVD(rank=3, solver="power", tolerance=1e-9, iterations=4).run(database, RNG)["iterations"][0]
-    assert 1 < rough < fine < 50
-    assert capped == 4
-
-
 @given(seed=st.integers(0, 10**6), tall=st.booleans(), cuts=st.sets(st.integers(0, 150), max_size=4))
 @settings(max_examples=25, deadline=None)
 def test_neither_the_order_nor_the_owner_of_rows_matters(seed: int, tall: bool, cuts: set[int]) -> None:
@@ -104,29 +85,12 @@ def test_neither_the_order_nor_the_owner_of_rows_matters(seed: int, tall: bool, 
         np.testing.assert_allclose(one["sigma"], two["sigma"], rtol=1e-10)
 
 
-def test_a_coalition_sees_no_more_than_anybody() -> None:
-    parties = (random_rows(60, 40, 0), random_rows(50, 40, 1))
-    alone = SigmaSVD(rank=3).run(Database(parties), RNG)
-    coalition = SigmaSVD(rank=3).run(Database(parties, frozenset({1})), RNG)
-    assert set(alone) == set(coalition)
-    assert all(np.array_equal(alone[name], coalition[name]) for name in alone)
-
-
 def test_the_start_decides_signs_only() -> None:
     database = Database((random_rows(150, 300, 3),))
     runs = [PDSVD(start_seed=seed).run(database, RNG)["V"] for seed in range(8)]
     for other in runs[1:]:
         np.testing.assert_allclose(np.abs(runs[0] @ other.T), np.eye(7), atol=1e-8)
     assert any(np.abs(runs[0] - other).max() > 0.1 for other in runs[1:])
-
-
-def test_the_rows_are_not_touched() -> None:
-    matrix = random_rows(150, 300, 0)
-    before = matrix.copy()
-    for array in (matrix.data, matrix.indices, matrix.indptr):
-        array.flags.writeable = False
-    PDSVD(rank=2).run(Database((matrix,)), RNG)
-    assert (matrix != before).nnz == 0
 
 
 def test_the_same_bits_with_any_number_of_threads() -> None:
@@ -165,13 +129,6 @@ class TestDegenerate:
         seen = PDSVD(rank=4, reveal_sigma=True, solver=solver).run(database, RNG)  # type: ignore[arg-type]
         np.testing.assert_allclose(seen["V"] @ seen["V"].T, np.eye(4), atol=1e-12)
         assert not seen["sigma"].any()
-
-    def test_rank_one_below_full(self) -> None:
-        for shape in ((8, 5), (5, 8), (140, 150)):
-            rank = min(shape) - 1
-            matrix = canonical(sp.csr_array(np.random.default_rng(0).standard_normal(shape)))
-            seen = SigmaSVD(rank=rank).run(Database((matrix,)), RNG)
-            np.testing.assert_allclose(seen["sigma"], np.linalg.svd(matrix.toarray())[1][:rank], rtol=1e-10)
 
     def test_too_few_rows_or_features(self) -> None:
         with pytest.raises(CorpusError, match=r"`rank` must be below the rows and the features .*\(5\); got 7"):
@@ -253,26 +210,6 @@ def test_is_the_centralised_pca(shape: tuple[int, int], solver: Literal["limit",
     check_pca(seen, dense, 2)
 
 
-def test_the_printed_algorithm_is_another_thing() -> None:
-    # Centring each party with its own mean misses what differs between parties.
-    dense = random_rows_of_pd_pca(120, 40, 1)
-    parties = parties_of(dense, 40)
-    local = np.vstack([part.toarray() - part.mean(axis=0) for part in parties])
-    theirs = np.linalg.svd(local)[2][:2]
-    ours = PDPCA(rank=2).run(Database(parties), RNG_PD_PCA)["V"]
-    assert np.linalg.norm(ours - (ours @ theirs.T) @ theirs, 2) > 0.1
-
-
-def test_both_solvers_agree_in_sign() -> None:
-    rng = np.random.default_rng(0)
-    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    dense = 3 + rng.standard_normal((90, 6)) * [8, 4, 2, 1, 0.5, 0.2] @ turn
-    database = Database(parties_of(dense, 20, 50))
-    limit = PDPCA(rank=3).run(database, RNG_PD_PCA)
-    power = PDPCA(rank=3, solver="power", tolerance=0, iterations=300).run(database, RNG_PD_PCA)
-    np.testing.assert_allclose(limit["V"], power["V"], atol=1e-9)
-
-
 def test_a_coalition_sees_the_mean_of_the_others() -> None:
     dense = random_rows_of_pd_pca(120, 40, 2)
     parties = parties_of(dense, 10, 70)
@@ -292,14 +229,6 @@ def test_equal_rows_have_no_direction(solver: Literal["limit", "power"]) -> None
     seen = PDPCA(rank=2, reveal_sigma=True, solver=solver).run(Database(parties_of(dense, 7)), RNG_PD_PCA)
     np.testing.assert_allclose(seen["V"] @ seen["V"].T, np.eye(2), atol=1e-12)
     assert seen["sigma"].max() < 1e-12
-
-
-def test_songs(data_folder: Path) -> None:
-    table = pd.read_parquet(data_folder / "yearpredictionmsd" / "table.parquet").filter(like="timbre_")
-    dense = table.to_numpy(np.float64)
-    assert dense.shape == (8162, 90)
-    seen = PDPCA(rank=7, reveal_sigma=True).run(Database(parties_of(dense, 300, 3000)), RNG_PD_PCA)
-    check_pca(seen, dense, 7)
 
 
 def blocks_of(matrix, start, rounds, mean=None):
@@ -328,30 +257,6 @@ def test_it_is_what_the_blocks_span(shape: tuple[int, int], centred: bool) -> No
     image = dense @ rows.T
     np.testing.assert_allclose(found.values**2, np.linalg.eigvalsh(image.T @ image)[::-1], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found.rows @ found.rows.T, np.eye(15), atol=1e-10)
-
-
-def test_normed_blocks_give_the_singular_values_away_but_for_one_factor() -> None:
-    """From announced blocks alone, as any party can: hidden norms by the symmetry of V S V^T."""
-    matrix = sp.csr_array(sp.random_array((50, 30), density=0.4, rng=np.random.default_rng(3), format="csr"))
-    start, rounds = start_block(0, 30, 2), 3
-    seen, before = blocks_of(matrix, start, rounds + 1)
-    norms, factor = [], 1.0
-    for number, (announced, block) in enumerate(zip(seen, before, strict=True)):
-        form = announced @ block.T  # diag(1 / norms) V S V^T
-        ratio = np.array([1.0, form[0, 1] / form[1, 0]])
-        if number:  # |S v|^2 = <v, S (S v)>, with S v in the span of this block
-            last, turn = seen[number - 1], seen[number - 1] @ block.T
-            square = norms[-1][0] ** 2 * (last[0] @ last[0])
-            again = norms[-1][0] * (before[number - 1][0] @ (turn[0] @ (ratio[:, None] * announced)))
-            factor = square / again
-        norms.append(factor * ratio)
-    known = np.vstack([n[:, None] * a for n, a in zip(norms, seen, strict=True)])  # S V for all blocks V
-    basis = np.vstack(before)
-    span = np.linalg.svd(np.vstack(seen[:rounds]).T, full_matrices=False)[0]
-    onto = np.linalg.lstsq(basis.T, span, rcond=None)[0]  # the span in terms of the blocks
-    values = np.sqrt(np.linalg.eigvals(span.T @ (known.T @ onto)).real)
-    found = announced_span(matrix, start, rounds).values
-    np.testing.assert_allclose(np.sort(values)[::-1] / values.max(), found / found[0], rtol=1e-6)
 
 
 def test_a_small_matrix_ends_the_space() -> None:

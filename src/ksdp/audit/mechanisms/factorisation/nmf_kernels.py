@@ -340,7 +340,6 @@ def share_of(
 
 @njit(cache=True, nogil=True)
 def _add(sums: Sums, t: int, share: TopicShare, silent: Silent) -> None:
-    """Add an outside party's share to what the coalition sees."""
     numerator, overlaps = share
     sums.numerators[t] += numerator
     sums.denominators[t] += overlaps[t]

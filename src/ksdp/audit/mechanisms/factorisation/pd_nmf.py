@@ -39,7 +39,6 @@ _exact = partial(Release, noise=EXACT)
 def _summed_releases(
     prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], cap: int, terms: Terms | None = None
 ) -> list[Release]:
-    """What stands for the sums of all sweeps, at most `cap` of them, and these sums."""
     numbers = cap * (math.prod(wide) + math.prod(narrow)) if terms else 0
     above = partial(_exact, derived_from=(f"{prefix}round_sums",), early=True)
     below = partial(_exact, derived_from=(f"{prefix}round_weights",), early=len(narrow) > 1)
@@ -84,7 +83,6 @@ def _topics_from(arrays: Mapping[str, Array], penalties: Penalties, seed: int) -
 
 
 def _every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
-    """What a factorisation with a snapshot of every sweep releases; zeros after its last sweep."""
     moments = [fit.snapshots[number] for number in range(1, fit.sweeps + 1)]
     return {
         f"{prefix}round_sums": _padded([m.numerators for m in moments], cap),

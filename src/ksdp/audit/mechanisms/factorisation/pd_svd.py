@@ -241,7 +241,7 @@ class PDSVD:
         wide, centre = (self.rank, features), self._centre_name
         equations = numbers_of_basis(self.rank, features, self.reveal_sigma)
         of_basis = Terms("moments", "V", centre)
-        found = [_exact("V", wide, of_basis, final=True, alignment="signs", in_all=equations)]
+        found = [_exact("V", wide, of_basis, final=True, alignment="signs", in_all=equations, absence="factor")]
         if self.reveal_sigma:
             found.append(_exact("sigma", (self.rank,), final=True))
         if self.rounds:
@@ -293,11 +293,9 @@ class PDSVD:
         return Observables(plain | {"span": rows, "span_sigma": values, "first_blocks": first} | sums)
 
     def _first(self, blocks: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The start and the first blocks, orthonormal."""
         return np.concatenate([first_basis(self.start_seed, blocks.shape[-1], self.rank)[None], blocks])
 
     def _centre(self, database: Database) -> NDArray[np.float64] | None:
-        """What is subtracted from every row."""
         return None
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -314,7 +312,7 @@ class PDSVD:
         start = start_block(self.start_seed, features, self.rank)
         rows, done = stack(parties), self.rounds
         if self.solver == "limit":
-            limit = limit_of_power(rows, start, mean)
+            limit = limit_of_power(rows, start, mean, signs=bool(self.rounds))
             announced, values = {"V": limit.block}, limit.values
         else:
             tolerance = self.tolerance if self.rounds else 0.0
@@ -337,7 +335,6 @@ class PDSVD:
         iterations: tuple[int, int],
         mean: NDArray[np.float64] | None,
     ) -> dict[str, NDArray[np.float64]]:
-        """What the blocks of the first iterations show besides; zeros where there were fewer."""
         done, early = iterations
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
@@ -383,7 +380,7 @@ class PDPCA(PDSVD):
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """The mean, and those of `PDSVD`."""
-        return (_exact("mean", (features,), final=True), *super().releases(features))
+        return (_exact("mean", (features,), final=True, absence="sum"), *super().releases(features))
 
     def _sums(self, database: Database) -> list[NDArray[np.float64]]:
         return [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]

@@ -195,18 +195,22 @@ class Limit:
     """Singular values, descending, shape (rank,)."""
 
 
-def limit_of_power(matrix: sp.csr_array, start: Matrix, mean: Vector | None = None) -> Limit:
+def limit_of_power(
+    matrix: sp.csr_array, start: Matrix, mean: Vector | None = None, *, signs: bool = True
+) -> Limit:
     """What `block_power` converges to from the same start, signs included, without iterating.
 
     Text has small spectral gaps: the iteration needs hundreds of rounds where `singular_rows` needs some forty
     products. Where the rank of X is below that of `start`, the rows beyond hold the start, orthonormalised against
-    those above, and their values are 0. A `mean` is subtracted from every row, implicitly.
+    those above, and their values are 0. A `mean` is subtracted from every row, implicitly. Without `signs` they
+    mean nothing.
     """
     exact = singular_rows(matrix, len(start), start[0], mean)
     values = exact.values.copy()
     rank = numerical_rank(values, matrix.shape)
     values[rank:] = 0.0
-    return Limit(settle_signs(exact.rows, values, start), values)
+    plain = rank == len(values) and bool((values[:-1] - values[1:] > REPEATED * values[0]).all())
+    return Limit(exact.rows if plain and not signs else settle_signs(exact.rows, values, start), values)
 
 
 def settle_signs(rows: Matrix, values: Vector, start: Matrix) -> Matrix:
@@ -248,8 +252,17 @@ def settle_signs(rows: Matrix, values: Vector, start: Matrix) -> Matrix:
 
 def towards(rows: Matrix, start: Matrix) -> Matrix:
     """Rows with the signs that make their inner products with the rows of `start` positive."""
-    signs: Matrix = np.copysign(1.0, (rows * start[: len(rows)]).sum(axis=1, keepdims=True))
-    return signs * rows
+    out = np.empty_like(rows)
+    _turn_towards(rows, start, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _turn_towards(rows: Matrix, start: Matrix, out: Matrix) -> None:
+    for i in range(len(rows)):
+        sign = -1.0 if dot(rows[i], start[i]) < 0.0 else 1.0
+        for at in range(rows.shape[1]):
+            out[i, at] = sign * rows[i, at]
 
 
 def stack(parties: Sequence[sp.csr_array]) -> sp.csr_array:

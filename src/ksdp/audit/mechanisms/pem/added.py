@@ -108,7 +108,6 @@ def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
 
 
 def _along(order: NDArray[np.int64], entries: Vector) -> list[Vector]:
-    """The same entries in the first columns of an order, and in the last."""
     found = [np.zeros(len(order)), np.zeros(len(order))]
     found[0][order[: len(entries)]] = entries
     found[1][order[-len(entries) :]] = entries

@@ -239,7 +239,6 @@ class PemMechanism(ABC):
         )
 
     def _gain(self, algorithm: PemAlgorithm, record: sp.csr_array, state: PemState, total: PemTotal) -> float:
-        """ln of P(sum | the record) / P(sum | nothing)."""
         hidden, at, gain = self.servers - self.colluding, 0, 0.0
         budget, steps = self.budget(), contribution(algorithm, record, state)
         for block, values in zip(state.blocks, total.values, strict=True):

@@ -59,7 +59,6 @@ class PeriodicPower(NoisyPower):
 
 
 def _check_given_noise(noise: float | None, central_noise: float | None) -> None:
-    """Refuse deviations that are none, and one without the other."""
     for name, value in (("noise", noise), ("central_noise", central_noise)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")

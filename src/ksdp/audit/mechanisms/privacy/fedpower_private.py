@@ -146,7 +146,6 @@ class PrivateFedPower(PeriodicPower):
         return super().claim(sizes, features)
 
     def _each(self, sigma: float, n: int) -> float:
-        """Deviation of one device's noise."""
         part = noise_part(sigma, n, self.colluders)
         return part if self.distributed else sigma
 

@@ -483,12 +483,10 @@ def _root(rank: int, triangle: Floats) -> Matrix:
 
 
 def _leading(moments: Matrix, rank: int) -> Matrix:
-    """Leading eigenvectors as rows."""
     return _signed(_largest(moments, rank)[1])
 
 
 def _largest(moments: Matrix, rank: int) -> tuple[Floats, Matrix]:
-    """The largest eigenvalues, and their vectors as rows."""
     d, steps = len(moments), max(40, 4 * rank)
     if d >= max(_LANCZOS, 2 * steps):
         try:
@@ -503,7 +501,6 @@ def _largest(moments: Matrix, rank: int) -> tuple[Floats, Matrix]:
 
 
 def _start(size: int) -> Floats:
-    """The same for everybody: all parties come to the same vectors."""
     return np.random.default_rng(0).standard_normal(size)
 
 

@@ -204,7 +204,6 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
 
 
 def _deviations(sums: Sequence[NoisySum], announcer: Announcer) -> list[float]:
-    """Of each party's noise; noise made together is shared by those outside the coalition."""
     if sums[0].colluders is None:
         return [each.deviation for each in sums]
     makers = announcer.made_by

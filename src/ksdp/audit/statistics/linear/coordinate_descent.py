@@ -173,7 +173,6 @@ def with_parts(made: FactoredContributions, residual: Floats, parts: Floats) -> 
 
 
 def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _Left:
-    """What is left of the sums, in these scales."""
     wide = len(scales.rows) * len(scales.columns)
     rows = residual[:wide].reshape(-1, len(scales.columns)) * scales.columns * scales.rows[:, None]
     basis = np.asfortranarray(made.basis) * scales.columns
@@ -237,7 +236,6 @@ def _gone_through(
     bounds: Floats | None = None,
     resting: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """What each document would get, one after the other; where they have bounds, it is taken from what is left."""
     found = np.empty(len(parts))
     bounds = np.zeros((2, 0)) if bounds is None else bounds
     resting = np.zeros(0, np.bool_) if resting is None else resting
@@ -248,7 +246,6 @@ def _gone_through(
 
 @njit(cache=True, nogil=True)
 def _fill_pairs(csr: Any, arrays: Any, structure: Any, form: Any, pairs: Any, sizes: Any) -> None:
-    """Fill in `_Scaled.pairs` and sizes; `form` is B B^T."""
     (indptr, _, data), (weights, numbers, products, scalars) = csr, arrays
     (lists, counts, same), (starts, places, values) = structure, pairs
     left = np.empty(lists.shape[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -69,7 +69,6 @@ class CovarianceFilter:
 
     @cached_property
     def _inverse(self) -> NDArray[np.float32]:
-        """Of the covariance of w^T e, a coefficient after the other: its upper triangle."""
         with one_thread():
             return self._inverted()
 
@@ -321,7 +320,6 @@ class StationaryContributions(EntryContributions):
 
 @njit(cache=True, nogil=True)
 def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, found: Any) -> None:
-    """What every entry adds; `topics` a column after the other."""
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             left = data[p]
@@ -378,7 +376,6 @@ class FirstOrderMean:
 
 
 def _in_mean(pool: Pool) -> CovarianceFilter:
-    """What documents of the pool add to a sum of all, whose one coefficient is 1."""
     drawn = at_even_steps(pool.drawn)
     mean = np.asarray(drawn.mean(axis=0)).ravel()
     return CovarianceFilter(drawn, np.ones((drawn.shape[0], 1)), np.zeros((1, len(mean))), mean)
@@ -400,6 +397,10 @@ class FirstOrderBasis:
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
     weighs: ClassVar[bool] = True
+
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """Have the products with V made beside its own, before another statistic makes them alone."""
+        self.evaluate(observables, documents)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
@@ -427,6 +428,11 @@ class FirstOrderTopics:
     needs: tuple[str, ...] = ("T",)
     weighs: ClassVar[bool] = True
 
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """As of `FirstOrderBasis`; topics of ratings share no pass."""
+        if not are_rated(documents):
+            self.evaluate(observables, documents)
+
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""
         found = announced(observables, "T")
@@ -441,7 +447,6 @@ class FirstOrderTopics:
 
 
 def _weights(documents: Documents, picture: ExpectedTopics) -> Floats:
-    """Coefficients of the documents under the expected topics."""
     return coefficients_under(picture.topics, _expected_products(documents, picture))
 
 
@@ -455,7 +460,9 @@ def _matched(
     """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
     additions, name = picture.additions, "V" if isinstance(picture, Expected) else "T"
     rows = observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found)))
-    filtered = products_beside(observables, documents, name, ("matched", picture), rows)
+    key = ("matched", picture)
+    beside = partial(products_beside, observables, documents, name, key, rows)
+    filtered = observables.derive((*key, documents), beside)
     if additions.mean.any():
         filtered = filtered - rows @ additions.mean
     return rows, filtered, _expected_products(documents, picture)

@@ -153,7 +153,6 @@ class OfGroups(WrappedStatistic):
 def _direction(
     terms: Callable[..., ContributionOperator], known: LinearSystem, pool: Pool
 ) -> tuple[Floats, float] | None:
-    """What the log odds of a group are moved by, of each number, and besides; None where groups are too many."""
     assert pool.group is not None
     group, may = pool.group, np.ones(pool.drawn.shape[0], np.bool_)
     entries = terms(take_rows(pool.drawn, np.zeros(1, np.int64))).shape[1]
@@ -194,7 +193,6 @@ def _added(
     place: NDArray[Any],
     shape: Any,
 ) -> tuple[Floats, Floats]:
-    """What each group adds, shape (n_groups, entries); and the sums of which terms are what is left."""
     adds, plain = np.zeros(shape), np.zeros(shape[1])
     for start in range(0, len(rows), 1024):
         part = slice(start, start + 1024)

@@ -76,7 +76,6 @@ def _linear(rows: Floats, solve: Callable[[Floats], Floats], moments: Floats) ->
 
 
 def _numbers(rows: Floats) -> Floats:
-    """The isometric triangle of each x x^T."""
     first, second = np.triu_indices(rows.shape[1])
     return np.asarray(rows[:, first] * rows[:, second] * isometric(np.ones((rows.shape[1],) * 2)))
 
@@ -113,7 +112,6 @@ def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
 
 
 def _by_numbers(rows: Floats, added: float) -> Callable[[Floats], Floats]:
-    """C itself, of documents at even steps where there are many."""
     numbers = rows.shape[1] * (rows.shape[1] + 1) // 2
     some = rows[:: step_of(len(rows), numbers)]
     covariance, total = np.zeros((numbers, numbers)), np.zeros(numbers)
@@ -146,7 +144,6 @@ def site_match(observables: Observables, documents: Documents) -> Floats:
 
 
 def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floats:
-    """What the filter says of each document; `alone` where the sum is over the victim's documents."""
     pool = documents.source_pool
     own = own_mechanism(pool.mechanism)
 

@@ -195,7 +195,6 @@ class FactoredContributions(ContributionOperator):
 
 @njit(cache=True, nogil=True)
 def _add_form(form: Any, crossed: Any, basis: Any, found: Any) -> None:
-    """found_j += sum_uv form_uv B_uj B_vj - 2 sum_u crossed_ju B_uj."""
     for u in range(basis.shape[0]):
         for j in range(found.shape[0]):
             found[j] -= 2.0 * crossed[j, u] * basis[u, j]
@@ -316,7 +315,6 @@ class EntryContributions(ContributionOperator):
         raise NotImplementedError
 
     def _parts(self) -> Iterator[tuple[slice, sp.csr_array, Floats]]:
-        """Some documents after the others, and what their entries add."""
         if self.rows.nnz * self.lines <= _HELD:
             yield slice(0, self.rows.shape[0]), self.rows, self._all
             return
@@ -420,7 +418,6 @@ class RatingContributions(EntryContributions):
 
 @njit(cache=True, nogil=True)
 def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delta: float, found: Any) -> None:
-    """What every rating adds, update after update: w times what others leave of it, and the square of w."""
     rank, steps = topics.shape[1], found.shape[1] // 2
     path = np.empty(steps)
     for i in range(len(indptr) - 1):

@@ -104,7 +104,6 @@ def _equations(variances: Floats, noise: Floats, features: int, products: bool) 
 
 
 def _of_moments(pool: Pool) -> int:
-    """Of a sum of x x^T, or of the root that a site sends, where the filter takes single variances."""
     own: Any = own_mechanism(pool.mechanism)
     rows = at_even_steps(pool.drawn, 2**14)
     features = rows.shape[1]

@@ -253,7 +253,6 @@ def _along_sums(products: Floats, units: Floats) -> Floats:
 
 
 def _lost(pool: Pool, numbers: Floats) -> float:
-    """What is lost of exact numbers by which who was in is solved for: of double precision as of the wire."""
     return lost_of(numbers) if is_exact(pool) and fits_dense_solver(pool.drawn.shape[0]) else LOST
 
 
@@ -426,7 +425,6 @@ def _enough_for_all(numbers: int, documents: int) -> bool:
 
 
 def _who_may(pool: Pool) -> int:
-    """How many candidate documents there are."""
     others = 0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0]
     return int(pool.drawn.shape[0] + others)
 
@@ -437,7 +435,6 @@ def _converged(pool: Pool) -> bool:
 
 
 def _terms(rows: sp.csr_array, V: Floats, mean: Floats | None, squares: bool) -> FactoredContributions:
-    """What each document adds: to the part outside of V, row by row, and to the products within it."""
     made = block_numbers(rows, np.stack([V, V]), mean)
     pairs = _pairs(len(V), squares)
     within = made.numbers[:, : len(V)]
@@ -451,7 +448,6 @@ def _pairs(rank: int, squares: bool) -> np.ndarray:
 
 
 def _sums(V: Floats, mean: Floats | None, sigma: Floats | None) -> Floats:
-    """What documents add up to, in the order of `FactoredContributions`."""
     outside = np.zeros(V.size + (0 if mean is None else len(mean)))
     pairs = _pairs(len(V), sigma is not None)
     within = np.zeros(len(pairs))
@@ -462,7 +458,6 @@ def _sums(V: Floats, mean: Floats | None, sigma: Floats | None) -> Floats:
 
 
 def _possible(V: Floats, mean: Floats | None, pool: Pool) -> Feasibility | None:
-    """Who has entries only where V is not 0, of nonnegative documents, where no mean is subtracted."""
     if mean is not None or any(
         part is not None and part.data.min(initial=0.0) < 0.0 for part in (pool.drawn, pool.fixed)
     ):

@@ -215,7 +215,6 @@ def lost(sums: Floats) -> Floats:
 
 
 def _loss(made: FactoredContributions, scales: Floats, run: RunSystem) -> Callable[[Floats], float]:
-    """What is lost of a run's exact numbers in these units, by who is in."""
     whole = made.unreduced()
     return lambda likely: run.lost * float(np.square(whole.rmatvec(likely) * scales).mean())
 
@@ -290,7 +289,6 @@ def _parts(run: RunSystem, made: FactoredContributions) -> Fitted | Direction:
 
 
 def _diagonal(ridged: Floats, rounding: Floats, times: float) -> Floats:
-    """1 and a ridge, and what rounding may take so many times."""
     return ridged + rounding * times
 
 

@@ -151,7 +151,6 @@ def _at_most(sums: Floats) -> Floats:
 
 
 def _beyond(products: Floats, gamma: float) -> Floats:
-    """What is left of products beyond the regulariser, at least: just beyond it, rounding is all that is left."""
     return np.maximum(products - gamma * (1 + TOLERANCE), 0.0)
 
 
@@ -265,7 +264,6 @@ def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> flo
 
 
 def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats]:
-    """The candidate documents, with their inclusion probability."""
     rows = at_even_steps(pool.drawn)
     shares = np.full(rows.shape[0], pool.share * pool.drawn.shape[0] / max(rows.shape[0], 1))
     if pool.fixed is not None and pool.fixed_share < 1.0:
@@ -318,7 +316,6 @@ class _Scores:
 def _run_says(
     pool: Pool, terms: Callable[[sp.csr_array], ContributionOperator], known: LinearSystem
 ) -> _Scores | Direction:
-    """What a run's numbers say of all that may be in, or by what they say it of a document."""
     rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
     fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
     contents = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
@@ -348,7 +345,6 @@ def _possibly(
     say: Callable[[sp.csr_array], Floats],
     asked: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """What is said of documents, of some where these are `asked` for; `RULED_OUT` of all that cannot be in."""
     if known.possible is None and asked is None:
         return say(documents.matrix)
     may = _who_may(known.possible, documents)

@@ -171,7 +171,6 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Cal
 
 
 def _diagonal(curved: Floats, times: float) -> Floats:
-    """Of second derivatives, each raised by a part of itself: numbers hardly known have entries of 1e10."""
     return curved * (1.0 + 1e-10 * times)
 
 
