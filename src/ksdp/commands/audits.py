@@ -289,9 +289,7 @@ def mechanisms(
     for entry in entries:
         promise = entry["guarantee"]
         budget = _budget(promise)
-        typer.secho(
-            f"{entry['name']}  {promise['kind']}{budget}{'' if promise['sound'] else '  UNSOUND'}", bold=True
-        )
+        typer.echo(f"{entry['name']}  {promise['kind']}{budget}{'' if promise['sound'] else '  UNSOUND'}")
         for key in ("unit", "trust", "source", "notes"):
             if promise[key]:
                 typer.echo(f"  {key:11} {promise[key]}")
