@@ -23,6 +23,11 @@ STRONG = re.compile(r"\b(A?GPL)(v?\d|-\d| |$)", re.IGNORECASE)
 """Copyleft stronger than the LGPL: nothing of it is needed at run time."""
 
 
+def spelt(name: str) -> str:
+    """A package's name as the lock has it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def needed(name: str = "ksdp") -> list[Distribution]:
     """A package with all its extras but those of developers, and all that these need at run time, by name."""
     found: dict[str, Distribution] = {}
@@ -30,7 +35,7 @@ def needed(name: str = "ksdp") -> list[Distribution]:
     seen: set[tuple[str, frozenset[str]]] = set()
     while wanted:
         name, extras = wanted.pop()
-        key = re.sub(r"[-_.]+", "-", name).lower()
+        key = spelt(name)
         if (key, extras) in seen:
             continue
         seen.add((key, extras))
@@ -62,9 +67,9 @@ def bill(parts: list[Distribution]) -> dict[str, Any]:
     components = [
         {
             "type": "library",
-            "name": one.metadata["Name"],
+            "name": spelt(one.metadata["Name"]),
             "version": one.version,
-            "purl": f"pkg:pypi/{re.sub(r'[-_.]+', '-', one.metadata['Name']).lower()}@{one.version}",
+            "purl": f"pkg:pypi/{spelt(one.metadata['Name'])}@{one.version}",
             "licenses": [{"license": {"name": licence_of(one)}}],
         }
         for one in parts

@@ -34,8 +34,9 @@ from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.audit.specs.urls import was_url
 
 _INTERRUPTED = 130
-_TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})
-"""What the system refuses, and a person can do something about: a full disk, a folder that is read only."""
+_TOLD = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE}
+_TOLD |= {errno.EIO, errno.ENOENT, errno.ESTALE}
+"""What the system refuses, and a person can do something about: a full disk, a folder that was renamed."""
 EXTRAS = {
     "tomotopy": "advise",
     **dict.fromkeys(("starlette", "uvicorn"), "pages"),
@@ -219,7 +220,7 @@ def _options(
 def main() -> None:
     """Run the command and turn errors into one line and an exit code."""
     gc.set_threshold(20_000)  # imports make many objects and no garbage; to look for it takes 5 % of `ksdp show`
-    sys.stdout, sys.stderr = _Seen.over(sys.stdout, only_terminals=True), _Seen.over(sys.stderr)
+    sys.stdout, sys.stderr = _Seen.over(sys.stdout), _Seen.over(sys.stderr, styled=True)
     interrupted: list[bool] = []
     atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:
@@ -277,14 +278,12 @@ class _Seen(io.TextIOWrapper):
     styled = False
 
     @classmethod
-    def over(cls, stream: Any, *, only_terminals: bool = False) -> Any:
-        """The same stream; another program gets what is piped to it as it is."""
+    def over(cls, stream: Any, *, styled: bool = False) -> Any:
+        """The same stream, piped or not: a terminal may stand behind a pipe."""
         if isinstance(stream, cls) or not isinstance(stream, io.TextIOWrapper):
             return stream
-        if only_terminals and not stream.isatty():
-            return stream
         seen = cls(stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
-        seen.styled = not only_terminals
+        seen.styled = styled
         return seen
 
     def close(self) -> None:

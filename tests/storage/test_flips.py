@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.flows.runs.protocol_files import read_protocol_file
 from ksdp.storage.audits.continuation import Origin, read_origin, write_origin
+from ksdp.storage.codec import SUMS, check_checksum, write_checksum
 from ksdp.storage.learning import learning_of, read_advice, write_advice, write_gain
 from ksdp.storage.reviews.decisions import Policy, read_policy, write_policy
+from ksdp.storage.reviews.log import log_file, read_review_log
 from ksdp.storage.runs.ledger import Ledger
 from ksdp.storage.runs.results import keep_party_run, party_run_ids, read_party_run
 from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, read_runs, read_schedule
@@ -107,6 +110,23 @@ def _lines_if_signed(path: Path) -> dict[str, str]:
 def _without_more(said: dict[str, Any]) -> dict[str, Any]:
     """Without a checksum whose own name was flipped: what it stood for is whole."""
     return {name: value for name, value in said.items() if name in {*GAIN, "asked", "advised"}}
+
+
+@pytest.mark.parametrize("bend", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+@pytest.mark.parametrize("kind", ["history", "policy", "advice", "party run", "origin", "ledger", "sums", "log"])
+def test_what_is_no_file_is_named(kind: str, bend: Any, store: Store, tmp_path: Path, scheduled: Any) -> None:
+    found, log, sums = kinds(store, tmp_path, scheduled), log_file(store.root), store.audit("two") / SUMS
+    log.touch()
+    write_checksum(store.audit("two") / "origin.json")
+    more = {
+        "sums": (sums, lambda: check_checksum(sums.with_name("origin.json"), "")),
+        "log": (log, lambda: read_review_log(log)),
+    }
+    path, read = (found | more)[kind]
+    path.unlink()
+    bend(path)
+    with pytest.raises(KsdpError, match="it is no regular file|[iI]s a directory"):
+        read()
 
 
 KINDS = ("schedule", "history", "policy", "advice", "gain", "party run", "origin", "ledger", "protocol file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -43,15 +44,25 @@ def test_a_url_makes_no_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (RuntimeError("the disk is full"), RuntimeError),
+        (OSError(errno.EIO, "Input/output error"), StoreError),
+        (OSError(errno.ENOENT, "No such file or directory"), StoreError),
+    ],
+)
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, fault: Exception, said: type[Exception]
+) -> None:
     target = tmp_path / "a.json"
     write_json(target, {"a": 1})
 
     def fail(part: Path) -> None:
         part.write_text("half")
-        raise RuntimeError("the disk is full")
+        raise fault
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(said):
         write_whole(target, fail)
     assert target.read_text() == '{\n  "a": 1\n}\n'
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]

@@ -126,6 +126,7 @@ def test_whatever_dies_the_same_command_goes_on_to_the_same_result(spec: Path) -
     audit.wait_for_blocks(1)
     audit.of_kind("worker").kill()
     assert audit.end([])[0] in (0, 3, 4), said[-5:]
+    assert sum("a worker was killed, or died: another takes its place" in line for line in said) == 1
 
     run_audit(*read_spec_file(spec), spec.parent / "whole", HERE)
     for one, other in zip(found(spec.parent / "whole"), found(audit.store), strict=True):

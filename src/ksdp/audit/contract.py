@@ -193,23 +193,19 @@ class Mechanism(Protocol):
     @property
     def name(self) -> str:
         """Name in specs and reports."""
-        ...
 
     @property
     def version(self) -> int:
         """Version of what a run computes."""
-        ...
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """All that a run shows its parties, for a corpus of `features` columns."""
-        ...
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once, and return what is recorded; `rng` is the mechanism's own randomness, not the database's.
 
         A mechanism that is not part of ksdp adds noise by `ksdp.noise`. Nobody is clear of one with other chance.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +233,6 @@ class HasTraits(Protocol):
     @property
     def traits(self) -> Traits:
         """What holds of it."""
-        ...
 
 
 def traits_of(mechanism: object) -> Traits:
@@ -322,7 +317,6 @@ class Promising(Protocol):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised."""
-        ...
 
 
 def guarantee_of(mechanism: object) -> Guarantee:
@@ -338,7 +332,6 @@ class Wrapper(Protocol):
     @property
     def inner(self) -> Mechanism:
         """What it runs."""
-        ...
 
 
 @runtime_checkable
@@ -347,11 +340,9 @@ class Derives(Protocol):
 
     def release(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once, and return all that is not derived."""
-        ...
 
     def derive(self, released: Observables) -> Observables:
         """What is recorded, from what was released, with or without noise."""
-        ...
 
 
 Transcript = TypeVar("Transcript")
@@ -374,37 +365,29 @@ class Claims(Protocol[Transcript]):
     @property
     def name(self) -> str:
         """In specs and reports."""
-        ...
 
     @property
     def guarantee(self) -> Guarantee:
         """What is promised."""
-        ...
 
     @property
     def gaussian(self) -> bool:
         """Whether every release is a sum with normal noise."""
-        ...
 
     def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
         """The (epsilon, delta) that is claimed for parties of these sizes."""
-        ...
 
     def counts(self, sizes: Sequence[int], features: int) -> tuple[PrivacyCost, ...]:
         """The epsilon of all releases together, by several ways of counting."""
-        ...
 
     def neighbours(self) -> tuple[Database, Database]:
         """Two databases that differ in one record, for which the claim is as tight as it gets."""
-        ...
 
     def transcript(self, database: Database, rng: np.random.Generator) -> Transcript:
         """Everything that one run announces."""
-        ...
 
     def log_likelihood_ratio(self, transcript: Transcript, pair: tuple[Database, Database]) -> float:
         """ln of P(transcript | first database) / P(transcript | second), by what `transcript` returned."""
-        ...
 
 
 @runtime_checkable
@@ -413,7 +396,6 @@ class Certifiable(Protocol):
 
     def uncertified(self, features: int) -> str | None:
         """Why no bound on every attack is known all the same, as the end of a sentence; None where one is."""
-        ...
 
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
@@ -421,7 +403,6 @@ class Certifiable(Protocol):
         """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
         laws of what is announced on the two.
         """
-        ...
 
 
 @runtime_checkable
@@ -430,13 +411,11 @@ class NoisyMoments(Protocol):
 
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:
         """Documents as they enter the sum."""
-        ...
 
     def moment_noise(self, size: int, features: int, parties: int) -> float:
         """The deviation of the noise in each number of the isometric triangle, for a victim of so many rows,
         where so many parties' noise is not known.
         """
-        ...
 
 
 class _Remembers:
@@ -617,26 +596,21 @@ class Statistic(Protocol):
     @property
     def name(self) -> str:
         """Name in specs and reports."""
-        ...
 
     @property
     def version(self) -> int:
         """Version of what `evaluate` computes."""
-        ...
 
     @property
     def family(self) -> str:
         """Family in specs."""
-        ...
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Observables it reads; where a mechanism does not announce them it is skipped, and the report says so."""
-        ...
 
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,)."""
-        ...
 
 
 @runtime_checkable
@@ -646,7 +620,6 @@ class Explained(Protocol):
     @property
     def sentence(self) -> str:
         """What somebody looks at who uses it, in one plain sentence."""
-        ...
 
 
 def sentence_of(statistic: Statistic) -> str:
@@ -706,7 +679,6 @@ class BringsStatistics(Protocol):
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """Tried besides those that a spec names."""
-        ...
 
 
 def own_statistics(mechanism: object) -> tuple[Statistic, ...]:

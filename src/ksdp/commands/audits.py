@@ -293,7 +293,7 @@ def mechanisms(
         promise = entry["guarantee"]
         named = " without `scale`" if "scale" in entry["parameters"] else ""
         unsound = "" if promise["sound"] else f"  UNSOUND{named}"
-        typer.secho(f"{entry['name']}  {promise['kind']}{_budget(promise)}{unsound}", bold=True)
+        typer.echo(f"{entry['name']}  {promise['kind']}{_budget(promise)}{unsound}")
         for key in ("unit", "trust", "source", "notes"):
             if promise[key]:
                 typer.echo(f"  {key:11} {promise[key]}")

@@ -192,11 +192,13 @@ def _tell_verified(said: str, out: dict[str, Any], key: Path | None, as_json: bo
     if as_json:
         typer.echo(json.dumps(out, default=str))
         return
+    from ksdp.audit.reviewing import visible
+
     compare = "" if key else " Nobody says by whom: compare the fingerprint of its signer, or name --key."
     typer.echo(f"the {said}.{compare}")
     for name, value in out.items():
         if not isinstance(value, list | dict | None):
-            typer.echo(f"{name:15} " + f"\n{'':16}".join(_SENTENCE_ENDS.split(str(value))))
+            typer.echo(f"{name:15} " + f"\n{'':16}".join(_SENTENCE_ENDS.split(visible(str(value)))))
 
 
 def gain(

@@ -15,6 +15,7 @@ from ksdp.commands.options import JsonOption, StoreOption
 
 def check(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """Read a whole store, and print what is damaged and what repairs it. The exit code is 1 if there is damage."""
+    from ksdp.audit.reviewing import visible
     from ksdp.flows.upkeep import damage
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
@@ -26,7 +27,7 @@ def check(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) 
         typer.echo(json.dumps([asdict(one) for one in known]))
     else:
         for one in known:
-            typer.echo(f"{one.where}: {one.sentence}")
+            typer.echo(visible(f"{one.where}: {one.sentence}"))
         typer.echo(f"{len(known)} damaged" if known else "nothing is damaged", err=True)
     raise typer.Exit(1 if known else 0)
 

@@ -34,11 +34,9 @@ class ReviewerSource(Protocol):
     @property
     def signs_in(self) -> bool:
         """Whether there is a page to sign in on."""
-        ...
 
     def reviewer(self, request: Request) -> str | None:
         """The reviewer's name, or None if the request is not allowed."""
-        ...
 
 
 @dataclass(frozen=True)

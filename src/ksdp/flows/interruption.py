@@ -175,15 +175,12 @@ class Listener(Protocol):
 
     def stage(self, name: str, total: int) -> None:
         """A stage begins; `total` units are to be done."""
-        ...
 
     def advance(self, units: int) -> None:
         """Units of the present stage are done."""
-        ...
 
     def say(self, text: str) -> None:
         """Something a person wants to know."""
-        ...
 
 
 Heard = TypeVar("Heard", bound=Listener)

@@ -23,6 +23,7 @@ from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import drop_report, write_spec
 from ksdp.storage.mapped_corpus import store_corpus
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote_audits import keep_blocks_at
 from ksdp.storage.reviews.appetites import keep_appetite
 from ksdp.storage.store import Store, write_text
@@ -97,7 +98,7 @@ def _percent_meant(spec: Spec, documents: int) -> str:
 def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
     """Remember which statistics were explored on which runs; refuse a verdict by them on the same runs."""
     place = store.root / "explored" / f"{content_key(plan.runs_identity)}.txt"
-    before = set(place.read_text(encoding="utf-8").splitlines()) if place.is_file() else set()
+    before = set(read_stored(place).decode().splitlines()) if place.exists() else set()
     # What is measured whatever is named was not chosen by looking.
     always = {SIMULATED, *(statistic.name for statistic in own_statistics(plan.mechanism))}
     names = {statistic.name.partition("#")[0] for statistic in plan.statistics}

@@ -27,6 +27,7 @@ from ksdp.storage.audits.ledger import check_none_lost, finished_audits, lost_au
 from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import check_verdicts, read_spec
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote import RemotePlace, remove_folder
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.schedules.changes import drift_audits
@@ -101,10 +102,10 @@ def _of_objects(store: Store) -> Iterator[Damage]:
         try:
             if path.name not in _PLAIN:
                 read_object(path, dict, str(where.parent), _remedy(where))
-            elif path.name == "identity.json" and content_key(json.loads(path.read_bytes())) != path.parent.name:
+            elif path.name == "identity.json" and content_key(json.loads(read_stored(path))) != path.parent.name:
                 raise ValueError("another name")
             else:
-                json.loads(path.read_bytes())
+                json.loads(read_stored(path))
         except StoreError as error:
             if path.name not in failures(path.parent):  # else it was counted
                 yield Damage(str(where), str(error))
@@ -193,7 +194,7 @@ def _folders(store: Store, summary: Summary) -> set[str]:
     for path in [store.root / folder / "identity.json" for folder in sorted(folders)]:
         if path.is_file():
             try:
-                identity = json.loads(path.read_bytes())
+                identity = json.loads(read_stored(path))
                 fresh = identity | {"seed": fresh_seed(identity["seed"])}
             except (ValueError, TypeError, KeyError) as error:
                 raise DamagedFile(f"{path.relative_to(store.root)} is damaged; {REPAIR}.") from error

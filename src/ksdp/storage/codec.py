@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.storage.locks import lock
+from ksdp.storage.readers.files import open_regular, read_stored
 from ksdp.storage.store import json_text, write_json, write_text, write_whole
 
 if TYPE_CHECKING:
@@ -152,17 +153,19 @@ def _change(folder: Path, changed: dict[str, str | None]) -> None:
         write_text(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(known.items())))
 
 
-def _sums(folder: Path) -> dict[str, str | None]:
+def _lines(folder: Path) -> list[re.Match[str] | None]:
     try:
-        lines = (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return {}
-    matches = (_LINE.fullmatch(line) for line in lines)
-    return {match[2]: match[1] for match in matches if match}
+        return list(map(_LINE.fullmatch, read_stored(folder / SUMS).decode("utf-8", "replace").splitlines()))
+    except FileNotFoundError:
+        return []
+
+
+def _sums(folder: Path) -> dict[str, str | None]:
+    return {match[2]: match[1] for match in _lines(folder) if match}
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -181,18 +184,17 @@ def _fails(path: Path) -> str | None:
         status = path.stat()
         digest = _known(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     except OSError as error:
-        return os.strerror(error.errno or 0).lower()
+        return str(error.strerror).lower()
     return None if _sums(path.parent).get(path.name) == digest else "it is not what was written"
 
 
 def failures(folder: Path) -> dict[str, str]:
     """What is wrong with the files that a folder's checksums name, and with these themselves."""
-    wrong = {name: why for name in _sums(folder) if (why := _fails(folder / name)) is not None}
     try:
-        lines = (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return wrong
-    return wrong if all(map(_LINE.fullmatch, lines)) else wrong | {SUMS: "a line of it is none"}
+        wrong = {name: why for name in _sums(folder) if (why := _fails(folder / name)) is not None}
+        return wrong if all(_lines(folder)) else wrong | {SUMS: "a line of it is none"}
+    except DamagedFile as error:
+        return {SUMS: str(error).rstrip(".")}
 
 
 def checksums_hold(paths: Iterable[Path]) -> bool:
@@ -216,7 +218,7 @@ def read_object(path: Path, parse: Callable[[dict[str, Any]], Read], whose: str,
 
     wrong = f"{path.name} of {whose} is damaged"
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_stored(path))
         digest = content.pop(_SUM, None)
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         check_checksum(path, whose, remedy)

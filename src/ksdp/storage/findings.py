@@ -36,6 +36,7 @@ from ksdp.storage.codec import (
     write_table_with_checksum,
     write_text_with_checksum,
 )
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import json_text
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def write_spec(folder: Path, spec: Spec) -> None:
     """Write the complete spec, defaults included, unless it is there."""
     path = folder / "spec.json"
     text = json_text(spec.model_dump(mode="json"))
-    if not checksums_hold([path]) or path.read_text(encoding="utf-8") != text:
+    if not checksums_hold([path]) or read_stored(path) != text.encode():
         write_text_with_checksum(path, text)
 
 

@@ -70,7 +70,7 @@ def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock by itself. Nothing is made: a lock without a file is free."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError:
@@ -95,7 +95,7 @@ def held_until_closed(descriptor: int) -> bool:
 
 def unlink_unlocked(path: Path) -> bool:
     """Remove a file that no process has locked, and return whether it was removed."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         free = _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if free:

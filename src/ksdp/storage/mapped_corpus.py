@@ -22,6 +22,7 @@ from ksdp.storage.codec import (
     write_table_with_checksum,
     write_with_checksum,
 )
+from ksdp.storage.readers.files import read_stored
 
 _PARTS = ("data", "indices", "indptr")
 CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json")
@@ -61,7 +62,7 @@ def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]
         raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
     check_corpus(folder)
     try:
-        header = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        header = json.loads(read_stored(folder / "corpus.json"))
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
         labels = whole_table(folder / "ids.parquet")
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import is_locked, lock
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import write_text, write_whole
 
 _PASSWORD = re.compile(r"ksdp:[A-Za-z0-9_-]{24}")
@@ -31,10 +32,10 @@ def make_home(home: Path) -> None:
 def server_password(home: Path) -> str:
     """`user:password` of the server, made on first use and readable by its owner alone."""
     file = home / "password"
-    password = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    password = read_stored(file).decode().strip() if file.is_file() else ""
     if not _PASSWORD.fullmatch(password):  # none yet, or a process that was killed left half of one
         write_text(file, f"ksdp:{secrets.token_urlsafe(18)}")
-        password = file.read_text(encoding="utf-8").strip()
+        password = read_stored(file).decode().strip()
     return password
 
 
@@ -57,7 +58,7 @@ def sharing_address(home: Path, url: str) -> Iterator[None]:
 def server_address(home: Path) -> str | None:
     """Address of the server that `ksdp serve` runs on this home, if it does."""
     file = home / "serving"
-    return (file.read_text(encoding="utf-8").strip() or None) if is_locked(file) else None
+    return (read_stored(file).decode().strip() or None) if is_locked(file) else None
 
 
 def template_of(version: str) -> Path | None:

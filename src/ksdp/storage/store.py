@@ -27,7 +27,6 @@ which are nearly all of its bytes, may be at a URL instead (`ksdp.storage.remote
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -42,6 +41,7 @@ from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.urls import was_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote import Place, RemotePlace, place_at
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def _sync_folder(folder: Path) -> None:
 
 FORMAT = 1
 """Of a store."""
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 
 
 def write_whole(path: Place, write: Callable[[Path], object]) -> None:
@@ -89,8 +88,6 @@ def write_whole(path: Place, write: Callable[[Path], object]) -> None:
     try:
         _write_whole(path, write)
     except OSError as error:
-        if error.errno is not None and error.errno not in _FULL:
-            raise
         why = error.strerror or "no more room"  # NumPy says how many bytes were written, not why
         raise StoreError(f"{path} cannot be written: {why}.") from error
 
@@ -218,8 +215,8 @@ class Store:
     @property
     def _marker(self) -> dict[str, Any]:
         try:
-            content = json.loads((self.root / "ksdp-store.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            content = json.loads(read_stored(self.root / "ksdp-store.json"))
+        except (OSError, StoreError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}
 

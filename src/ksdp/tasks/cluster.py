@@ -168,11 +168,24 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         started = cluster.scheduler_address
         _ours[started] = security
         _here.add(started)
+        watch = _Watch()
+        cluster.scheduler.add_plugin(watch)
         try:
             yield Workers(started, None, len(cluster.workers))
         finally:
+            watch.over = True
             _ours.pop(started, None)
             _here.discard(started)
+
+
+class _Watch:
+    """A plug-in of our own scheduler, which says that a worker has gone."""
+
+    over = False
+
+    def remove_worker(self, *_: Any, **__: Any) -> None:
+        if not self.over:
+            _log.warning("a worker was killed, or died: another takes its place, and what it did is done again.")
 
 
 def _waited(cluster: Any, asked: ClusterSpec) -> Workers:

@@ -115,9 +115,9 @@ def test_runs_add_up_until_the_budget_is_spent(two: Two, limits: str) -> None:
     mu = worst_price(run.terms.mechanism, 6, 2, 4).mu
     assert mu is not None
     for _ in range(fits(mu, limits)):
-        two.guard(run, limits).begin()
-    with pytest.raises(InputError, match="Nothing was sent"):
-        two.guard(run, limits).begin()
+        two.guard(run, f"{limits}\naborted = 99").begin()
+    with pytest.raises(InputError, match=limits.split()[0]):
+        two.guard(run, f"{limits}\naborted = 99").begin()
     assert len(entries(Ledger(two.folder / "ada.ledger"))) == fits(mu, limits)
 
 
@@ -128,6 +128,10 @@ def test_a_run_that_did_not_finish_stays_counted(two: Two) -> None:
     assert not entry.finished
     assert spent(guard.ledger).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
     assert "1 run with noise: epsilon 1 at delta 1e-05" in spent_words(spent(guard.ledger))
+    for _ in range(4):
+        two.guard(two.run(NOISY)).begin()
+    with pytest.raises(InputError, match="`aborted` may be 5 .*; 5 is spent by 5 runs"):
+        two.guard(two.run(NOISY))
 
 
 def test_a_ledger_that_was_changed_is_refused(two: Two) -> None:

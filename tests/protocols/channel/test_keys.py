@@ -9,6 +9,7 @@ import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.keys import (
+    _EIGHTH,
     VERSION,
     AgreementKey,
     Envelope,
@@ -106,3 +107,11 @@ def test_participants_are_checked() -> None:
         Participant(" ", ada.identity)
     with pytest.raises(InputError, match="UTF-8"):
         Participant("\ud800", ada.identity)
+
+
+@pytest.mark.parametrize("y", [0, 1, -1, 2**255 - 19, 2**255 - 18, *(s * _EIGHTH for s in (1, -1))])
+@pytest.mark.parametrize("sign", [0, 2**255])
+def test_a_key_for_which_anybody_can_sign_is_refused(y: int, sign: int) -> None:
+    """Cofactor times the point is nothing: the signature of zeros holds for such keys."""
+    with pytest.raises(InputError, match="low order"):
+        Participant("ada", ((y if y >= 0 else y + 2**255 - 19) + sign).to_bytes(32, "little"))

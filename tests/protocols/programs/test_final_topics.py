@@ -77,7 +77,7 @@ def test_rows_far_beyond_the_bound_give_no_result(mechanism: PDNMF, monkeypatch:
     assert np.isfinite(found[0]).all()
     assert np.abs(found[0] - found[1]).max() > 0.01
     times = 10.0
-    with pytest.raises(ProtocolError, match="longer than rows within `precision.bound`|projected on the simplex"):
+    with pytest.raises(ProtocolError, match="larger than any can be: .* deviates|projected on the simplex"):
         played(terms_of(mechanism), rows)
 
 
@@ -85,10 +85,10 @@ def test_topics_as_long_as_any_can_be_are_a_result() -> None:
     sizes = sizes_of(2, FEATURES, TOPICS.penalties, 64.0)
     longest = np.zeros((2, FEATURES))
     longest[0, 3] = sizes.tau * sizes.reach
-    module._check_within(longest, sizes)
+    module._check_within(longest, sizes.longest, terms_of(TOPICS))
     for wrong in (longest * 1.01, np.full_like(longest, np.nan)):
         with pytest.raises(ProtocolError, match="entered others"):
-            module._check_within(wrong, sizes)
+            module._check_within(wrong, sizes.longest, terms_of(TOPICS))
 
 
 @pytest.mark.parametrize(

@@ -17,32 +17,21 @@ from ksdp.audit.mechanisms.privacy.noise import draw, on_grid
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.programs.programs import Precision
 from ksdp.protocols.programs.rounds import RunOutcome, noised, vetted_noise
 from ksdp.protocols.programs.run_terms import RunTerms, Statement
-from ksdp.protocols.programs.share_terms import LARGEST_NOISE, ShareTerms, noise_of_party
+from ksdp.protocols.programs.share_terms import LARGEST_NOISE, noise_of_party
 
-from ..conftest import participant, seeded
+from ..conftest import seeded
+from .test_final_rounds import FEATURES, NAMES, parts, terms_of
 
-NAMES = ("ada", "bob", "cyd", "dan", "eve")
-FEATURES = 12
 STEP = 2.0**-31
 VECTORS = {"rank": 3, "opens": "final"}
 TOPICS = {"rank": 2, "opens": "final", "sweeps": 2, "tolerance": 0.0, "beta": 0.1, "delta": 0.1}
 SIMPLEX = {"rank": 2, "opens": "final", "sweeps": 2, "tolerance": 0.0}
 
 
-def parts(m: int, *, nonnegative: bool = False) -> list[sp.csr_array]:
-    matrix = np.random.default_rng(5).standard_normal((m * 20, FEATURES)) * 0.7 ** np.arange(FEATURES) + 0.2
-    rows = np.abs(matrix) / np.linalg.norm(matrix, axis=1, keepdims=True) if nonnegative else matrix
-    return [sp.csr_array(rows[i * 20 : (i + 1) * 20]) for i in range(m)]
-
-
-def terms_of(m: int, mechanism: Noisy) -> RunTerms:
-    vectors = mechanism.mechanism == "pd-svd"
-    shares = ShareTerms(NAMES[:3], 7 if vectors else 0, 8 if vectors else 0)
-    participants = tuple(map(participant, NAMES[:m]))
-    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), participants, shares=shares)
+def in_directions(rows: list[sp.csr_array]) -> list[sp.csr_array]:
+    return [abs(part).multiply(1.0 / np.linalg.norm(part.toarray(), axis=1)[:, None]).tocsr() for part in rows]
 
 
 def known(seed: int, drawn: list[np.ndarray[Any, Any]]) -> Callable[[tuple[int, ...], float], Any]:
@@ -92,7 +81,7 @@ def test_vectors_are_those_of_the_mechanism_with_every_party_s_noise(m: int, par
 @pytest.mark.parametrize("parameters", [TOPICS, SIMPLEX, TOPICS | {"weighted": True}])
 def test_topics_are_those_of_the_mechanism_with_every_party_s_noise(parameters: dict[str, Any]) -> None:
     mechanism = Noisy("pd-nmf", noise=1.0, scale=0.003, parameters=parameters)
-    rows, terms = parts(3, nonnegative=True), terms_of(3, mechanism)
+    rows, terms = in_directions(parts(3)), terms_of(3, mechanism, 0)
     results, noise, largest = played(terms, rows)
     exact = mechanism.inner.run(Database(tuple(rows)), np.random.default_rng(0))["T"]
     np.testing.assert_allclose(

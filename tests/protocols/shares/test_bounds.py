@@ -12,10 +12,11 @@ import pytest
 
 from ksdp.protocols.shares import matrices, subspace
 from ksdp.protocols.shares.arithmetic import HIDING, Local, SharedArithmetic
-from ksdp.protocols.shares.field import PRIME, added, integers, split, symmetric_residues
+from ksdp.protocols.shares.field import PRIME, added, integers_of, split, symmetric_residues
 from ksdp.protocols.shares.matrices import SUM_BITS, mean_of
 from ksdp.protocols.shares.sizes import COEFFICIENT_BITS, cubic_steps, growth_bits, quadratic_steps
 from ksdp.protocols.shares.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose
+from ksdp.protocols.shares.topics import NotProjected
 
 from ..conftest import seeded
 from .together import compute_together
@@ -47,7 +48,7 @@ def watched(
             return await super().rounded(*locals_)
 
     monkeypatch.setattr(module, "SharedArithmetic", Watched)
-    with contextlib.suppress(NotConverged):
+    with contextlib.suppress(NotConverged, NotProjected):
         compute_together(works, seeded("bounds"))
     return said
 
@@ -73,8 +74,8 @@ def test_no_product_of_a_decomposition_is_larger_than_was_said(
     task = Decomposition(2, SIZE, 6, 3, 0, reveal)
     works = []
     for share in split(entered, seeded("entered")):
-        total = added([share], len(entered))
-        trace = int(integers(total[upper[0] == upper[1]], (SIZE,)).sum() % PRIME)
+        total = added([share])
+        trace = int(integers_of(total[upper[0] == upper[1]], (SIZE,)).sum() % PRIME)
         moments = symmetric_residues(total, SIZE)
         works.append(lambda runtime, moments=moments, trace=trace: decompose(runtime, moments, trace, task))
     check(watched(monkeypatch, subspace, works))
@@ -86,7 +87,7 @@ def test_no_product_of_a_mean_is_larger_than_was_said(
     rows: int, bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered = np.array([3.0 * bound, -3.0 * bound, 0.0, rows]) * 2.0**SUM_BITS
-    shares = [integers(added([s], 4), (4,)) for s in split(entered.astype(np.int64), seeded("mean"))]
+    shares = [integers_of(added([s]), (4,)) for s in split(entered.astype(np.int64), seeded("mean"))]
     check(
         watched(monkeypatch, matrices, [lambda runtime, s=s: mean_of(runtime, s, 3, 3.0 * bound) for s in shares])
     )

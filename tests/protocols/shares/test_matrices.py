@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shares.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shares.field import PRIME
 from ksdp.protocols.shares.matrices import FACTOR_FRACTION, inverse_root, leading, reciprocal
@@ -55,18 +54,13 @@ def test_a_rounded_product_is_within_three_units() -> None:
     assert np.all((off > -1.01) & (off < 3.01))
 
 
-def test_signs_and_shares_that_do_not_fit() -> None:
+def test_signs() -> None:
     values = shared(np.array([-3.0, 0.0, 2.5]), 3, 4)
 
     async def work(shares: SharedArithmetic, place: int) -> Any:
         return await shares.opened(await shares.negative(values[place], 16))
 
-    async def spoiled(shares: SharedArithmetic, place: int) -> Any:
-        return await shares.opened((values[place] + (place == 2)) % PRIME)
-
     assert computed(work).tolist() == [1, 0, 0]
-    with pytest.raises(ProtocolError, match="second or third deviates"):
-        computed(spoiled)
 
 
 @pytest.mark.parametrize("least", [2.0**-24, 2.0**-18, 2.0**-11])

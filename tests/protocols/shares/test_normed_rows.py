@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ksdp.protocols.shares import matrices
-from ksdp.protocols.shares.field import added, integers, split
+from ksdp.protocols.shares.field import added, integers_of, split
 from ksdp.protocols.shares.matrices import NORM_BITS, SHORTEST, normed_rows
 
 from ..conftest import seeded
@@ -19,7 +19,7 @@ from .together import compute_together
 def works(rows: np.ndarray) -> list[Any]:
     """Rows relative to the longest that is allowed."""
     entered = np.rint(rows.ravel() * 2.0**NORM_BITS).astype(np.int64)
-    shares = [integers(added([s], entered.size), (entered.size,)) for s in split(entered, seeded("rows"))]
+    shares = [integers_of(added([s]), (entered.size,)) for s in split(entered, seeded("rows"))]
     return [lambda runtime, s=s: normed_rows(runtime, s.reshape(rows.shape)) for s in shares]
 
 

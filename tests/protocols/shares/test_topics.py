@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import random
 from typing import Any
 
@@ -16,13 +14,14 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import weighted_nmf_iter
-from ksdp.protocols.shares import arithmetic, topics
-from ksdp.protocols.shares.arithmetic import Local, SharedArithmetic, fixed
+from ksdp.protocols.shares import topics
+from ksdp.protocols.shares.arithmetic import fixed
 from ksdp.protocols.shares.field import PRIME, left_residues
 from ksdp.protocols.shares.sizes import ROW_BITS, AnySizes, SimplexSizes, TopicSizes
 from ksdp.protocols.shares.topics import NotProjected, SharedRows, Sweeps, topics_of
 
 from ..conftest import seeded
+from .test_bounds import check, watched
 from .together import compute_together
 
 PENALTIES = Penalties(0.01, 0.1, 0.02, 0.05)
@@ -34,26 +33,25 @@ def rows_of(matrix: np.ndarray, largest: float, fraction: int = ROW_BITS) -> lis
     return [SharedRows(left_residues((values + slope * place) % PRIME)) for place in (1, 2, 3)]
 
 
-def opened(
+def works(
     matrix: np.ndarray,
     largest: float,
     start: np.ndarray,
     wanted: Sweeps,
     models: np.ndarray | None = None,
     pattern: np.ndarray | None = None,
-) -> np.ndarray:
+) -> list[Any]:
     shared = rows_of(matrix, largest)
     of_models = rows_of(models, largest) if models is not None else [None] * 3
     seen = rows_of(pattern, 1.0, 0) if pattern is not None else [None] * 3
-    results, _, _ = compute_together(
-        [
-            lambda runtime, at=at: topics_of(  # type: ignore[misc]
-                runtime, shared[at], start, wanted, of_models[at], seen[at]
-            )
-            for at in range(3)
-        ],
-        seeded("topics"),
-    )
+    return [
+        lambda runtime, at=at: topics_of(runtime, shared[at], start, wanted, of_models[at], seen[at])
+        for at in range(3)
+    ]
+
+
+def opened(*given: Any) -> np.ndarray:
+    results, _, _ = compute_together(works(*given), seeded("topics"))
     assert all((result == results[0]).all() for result in results)
     return np.asarray(results[0])
 
@@ -171,14 +169,6 @@ PATTERNS = {
 @pytest.mark.parametrize("name", WORST)
 @pytest.mark.parametrize("observed", PATTERNS)
 def test_no_product_is_larger_than_was_said(name: str, observed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[int, Local]] = []
-
-    class Watched(SharedArithmetic):
-        async def rounded(self, *locals_: Local) -> Any:
-            said.extend((self._runtime.pid, each) for each in locals_)
-            return await super().rounded(*locals_)
-
-    monkeypatch.setattr("ksdp.protocols.shares.topics.SharedArithmetic", Watched)
     largest = 2.0**10
     sizes: AnySizes = TopicSizes(2, Penalties(0.0, 2.0**-7, 0.0, 2.0**-7), largest)
     assert sizes.rho == 2.0**-12, "the least that is taken"
@@ -187,17 +177,8 @@ def test_no_product_is_larger_than_was_said(name: str, observed: str, monkeypatc
     pattern, matrix = PATTERNS.get(observed), WORST[name] * np.sqrt(largest)
     if pattern is not None:
         matrix = matrix * pattern
-    with contextlib.suppress(NotProjected):
-        wanted = Sweeps(sizes, 1 if observed == "simplex" else 2)
-        opened(matrix, largest, random_topics(4, 2, 3), wanted, pattern=pattern)
-    by = [[each for pid, each in said if pid == place] for place in range(3)]
-    shortest = min(map(len, by))  # where one has heard the end first, the others have not gone on
-    assert shortest > 50
-    for first, second, third in itertools.islice(zip(*by, strict=False), shortest):
-        value = (3 * (first.value - second.value) + third.value) % PRIME
-        value = np.abs(np.where(value > PRIME // 2, value - PRIME, value)).max()
-        assert value < 1 << first.bits
-        assert first.bits + arithmetic.HIDING + 3 < 224
+    wanted = Sweeps(sizes, 1 if observed == "simplex" else 2)
+    check(watched(monkeypatch, topics, works(matrix, largest, random_topics(4, 2, 3), wanted, None, pattern)))
 
 
 @pytest.mark.parametrize(

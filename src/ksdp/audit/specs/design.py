@@ -50,34 +50,27 @@ class Design(Protocol):
     @property
     def seed(self) -> int:
         """The audit's seed."""
-        ...
 
     @property
     def lanes(self) -> int:
         """Number of lanes."""
-        ...
 
     @property
     def runs(self) -> int:
         """Runs of one lane."""
-        ...
 
     def targets(self, lane: int) -> Rows:
         """Rows of the corpus that the lane audits, in order."""
-        ...
 
     def rows(self, lane: int, run: int) -> Rows:
         """Rows of the corpus in the victim's part of the database of a run, sorted."""
-        ...
 
     def inclusion(self, block: Block) -> Bits:
         """Whether each run held each target, shape (n_targets, n_runs)."""
-        ...
 
     @property
     def share(self) -> float:
         """Probability that a run holds a target."""
-        ...
 
 
 def _subset(rng: np.random.Generator, pool: Rows, size: int) -> Rows:

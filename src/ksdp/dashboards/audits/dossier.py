@@ -36,6 +36,7 @@ from ksdp.storage.errors import ClearanceError
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import read_log, read_policy
 from ksdp.storage.store import Store, write_whole
@@ -296,7 +297,7 @@ def verify_dossier(file: Path, public_key: Ed25519PublicKey | None) -> dict[str,
     missing: list[str] = []
     for name, content in told["files"].items():
         path = file.parent / name
-        if path.is_file() and _sha256(path.read_bytes()) != content:
+        if path.is_file() and _sha256(read_stored(path)) != content:
             raise ClearanceError("files", f"{name} was changed after it was signed; {file.name} was not.")
         (checked if path.is_file() else missing).append(name)
     about = {name: told[name] for name in ("signed_by", "made", "audit", "called", "valid")}

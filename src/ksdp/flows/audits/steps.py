@@ -55,7 +55,6 @@ class Steps(Protocol):
 
     async def run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call something that takes a while, without holding up what else this process does."""
-        ...
 
     async def each(
         self,
@@ -66,12 +65,9 @@ class Steps(Protocol):
         attempt: int = 0,
     ) -> list[Result]:
         """What a worker's function gives for each of these arguments, in their order."""
-        ...
 
     def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:
         """Show the progress of the runs outside the terminal, e.g. in Prefect."""
-        ...
 
     async def publish(self, store: Store, summary: Summary) -> None:
         """Tell others of the result."""
-        ...

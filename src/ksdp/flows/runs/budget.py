@@ -36,15 +36,12 @@ class Priced(Protocol):
     @property
     def identity(self) -> dict[str, Any]:
         """The mechanism: name, version, parameters."""
-        ...
 
     def worst(self, own: int) -> Price:
         """The highest price that it may have for a party that enters so many documents."""
-        ...
 
     def final(self, own: int, about: dict[str, Any]) -> Price:
         """What it came to; `about` is what `run.json` says."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +81,8 @@ class PartyBudgetSpec(Section, frozen=True):
     """Of any attack that tells one record from another."""
     unbounded: Annotated[int, Whole(0)] | None = None
     """Runs that promise nothing of a record, those without noise first of all."""
+    aborted: Annotated[int, Whole(1)] = 5
+    """Runs that began and did not finish: the noise of results that are asked for again averages out."""
 
 
 class BudgetFile(Section, frozen=True):
@@ -134,14 +133,16 @@ class BudgetGuard:
         self._within()
 
     def _within(self) -> Price:
-        price = replace(self.priced.worst(self.own), drawn=self.drawn)
-        prices = [run.price for run in entries(self.ledger)]
+        """What this run costs at most, if that is within the budget."""
+        price, runs = replace(self.priced.worst(self.own), drawn=self.drawn), entries(self.ledger)
+        prices, aborted = [run.price for run in runs], sum(not run.finished for run in runs)
         before, after = spent_together(prices), spent_together([*prices, price])
         delta = self.budget.delta
         limits: tuple[tuple[str, float | None, float, float, str], ...] = (
             ("unbounded", self.budget.unbounded, before.unbounded, after.unbounded, f" ({price.why})"),
             ("epsilon", self.budget.epsilon, before.epsilon(delta), after.epsilon(delta), f" at delta {delta:g}"),
             ("advantage", self.budget.advantage, before.advantage, after.advantage, ""),
+            ("aborted", self.budget.aborted, aborted, aborted + 1, " (this one among them until it has finished)"),
         )
         for name, limit, was, would, more in limits:
             if limit is not None and would > limit and would > was:

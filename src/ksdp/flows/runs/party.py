@@ -150,16 +150,13 @@ class AgreedRun(Protocol):
     @property
     def who(self) -> tuple[Participant, ...]:
         """All that take part, with their keys."""
-        ...
 
     @property
     def said(self) -> Mapping[str, Any]:
         """Every term by its name."""
-        ...
 
     def address(self, name: str) -> Address:
         """Where one listens."""
-        ...
 
 
 def peers_of(run: AgreedRun, me: str) -> dict[str, Peer]:

@@ -28,6 +28,12 @@ from ksdp.protocols.channel.wire import name_of, pack, unpack
 
 VERSION = b"ksdp-protocols-1"
 """Enters every session and every key; a change of what is computed is a new version."""
+_CURVE = 2**255 - 19
+_EIGHTH = int.from_bytes(
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+)
+_LOW_ORDER = {0, 1, _CURVE - 1, _EIGHTH, _CURVE - _EIGHTH}
+"""The y of all points of order 1, 2, 4 and 8 (RFC 8032, section 5.1)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,6 +53,8 @@ class Participant:
             raise InputError("A participant's name must be writable as UTF-8.") from None
         if len(self.identity) != 32:
             raise InputError(f"`identity` of {self.name} must be 32 bytes (Ed25519); got {len(self.identity)}.")
+        if int.from_bytes(self.identity, "little") % 2**255 % _CURVE in _LOW_ORDER:
+            raise InputError(f"the key of {self.name} is of low order: anybody could sign in its name.")
 
 
 def check_participants(participants: tuple[Participant, ...], least: int) -> None:

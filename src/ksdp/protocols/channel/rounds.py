@@ -32,7 +32,6 @@ class _Sent(Protocol):
     @property
     def sender(self) -> str:
         """Name of the node."""
-        ...
 
 
 _Message = TypeVar("_Message", bound=_Sent)

@@ -30,6 +30,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.party_side import PartyResult
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
 from ksdp.protocols.channel.wire import pack_number, rows_of
@@ -38,22 +39,23 @@ from ksdp.protocols.programs.run_terms import RunTerms, Statement
 from ksdp.protocols.programs.share_terms import LARGEST_NOISE, TAIL, exact_part, noise_of_party, trusted_words
 from ksdp.protocols.shares.field import (
     BYTES,
+    MODULI,
     PRIME,
     Integers,
     Residues,
-    integers,
-    residues_of_bytes,
+    Words,
+    integers_of,
+    residues,
     symmetric_residues,
 )
 from ksdp.protocols.shares.matrices import MOST_ROWS, SUM_BITS, mean_of
-from ksdp.protocols.shares.rounds import Arrays, ComputingSide, ShareBytes
-from ksdp.protocols.shares.sizes import ROW_BITS, AnySizes, sizes_of
+from ksdp.protocols.shares.rounds import Arrays, ComputingSide
+from ksdp.protocols.shares.sizes import ROW_BITS, sizes_of
 from ksdp.protocols.shares.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose, vectors_of
 from ksdp.protocols.shares.topics import NotProjected, SharedRows, Sweeps, topics_of
 
 MOST_ENTRIES = 1 << 25
 """Rows of all parties times features: 3 GB of residues at each computing party."""
-_ROUNDING = 1e-3
 _BLOCK = 1 << 19
 """Entries of a message of shares, unless a row is longer."""
 
@@ -105,7 +107,7 @@ def _topics(
             ) from None
 
     public = yield from side.learn(None if entered is None else work)
-    _check_within(public["T"], sizes, TAIL * terms.parties * noise_of_party(terms.mechanism, terms.parties))
+    _check_within(public["T"], sizes.longest, terms)
     # Opened numbers are to 2^-40: what is below zero is zero.
     public["T"] = np.maximum(public["T"], 0.0)
     fit = fit_observed_coefficients if mechanism.weighted else fit_coefficients
@@ -123,18 +125,18 @@ def _noise(
     nothing = np.zeros(shape)
     drawn = noised(nothing, deviation, LARGEST_NOISE / terms.parties, source).noise
     total = yield from side.sum_of(drawn.ravel())
-    return None if total is None else integers(total, shape)
+    return None if total is None else integers_of(total, shape)
 
 
-def _check_within(topics: NDArray[np.float64], sizes: AnySizes, noise: float = 0.0) -> None:
-    """Void a run whose topics are longer than any rows within the agreed bound make them."""
+def _check_within(rows: NDArray[np.float64], longest: float, terms: RunTerms) -> None:
+    """Void a run of which longer rows were opened than any data make, with all parties' noise."""
     # Numbers on shares that left their range are anything up to the field's size: what is opened of them is hardly
-    # ever this small. All look at the same topics, so that it ends for all.
-    longest = sizes.tau * sizes.reach * (1.0 + _ROUNDING) + noise * np.sqrt(topics.shape[1])
-    if not np.linalg.norm(topics, axis=1).max() <= longest:
+    # ever this small. All look at the same rows, so that it ends for all.
+    deviation = np.sqrt(terms.parties) * noise_of_party(terms.mechanism, terms.parties)
+    if not np.linalg.norm(rows, axis=1).max() <= longest + deviation * (np.sqrt(rows.shape[1]) + TAIL):
         raise ProtocolError(
-            "The topics that were opened are longer than rows within `precision.bound` can make them: a party has "
-            "entered others, or computed something else, and the run is void."
+            "What was opened is longer than rows within `precision.bound` and all parties' noise can make it: a "
+            "party has entered others, or computed something else. The run is void, and its result is not used."
         )
 
 
@@ -183,19 +185,14 @@ def _blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[n
         yield np.rint(part).astype(np.int64)
 
 
-def _residues(blocks: dict[str, list[ShareBytes]], rows: int, features: int) -> Residues:
-    residues: Residues | None = None
-    at = 0
+def _residues(blocks: dict[str, list[Words]], rows: int, features: int) -> Residues:
+    found, at = np.empty((MODULI, rows * features), dtype=np.float32), 0
     for name in sorted(blocks):
-        for number, block in enumerate(blocks[name]):
-            part = residues_of_bytes(block).reshape(-1, len(block) // features, features)
-            blocks[name][number] = block[:0]  # not held twice
-            if residues is None:
-                residues = np.empty((len(part), rows, features), dtype=np.float32)
-            residues[:, at : at + part.shape[1]] = part
+        while blocks[name]:  # not held twice
+            part = residues(blocks[name].pop(0))
+            found[:, at : at + part.shape[1]] = part
             at += part.shape[1]
-    assert residues is not None
-    return residues
+    return found.reshape(MODULI, rows, features)
 
 
 def largest_final_message(terms: RunTerms) -> int:
@@ -250,7 +247,7 @@ def _vectors(
             None
             if sums is None
             else lambda runtime: mean_of(
-                runtime, integers(sums, (len(sums),)), terms.parties, terms.parties * terms.precision.bound
+                runtime, integers_of(sums, (len(sums),)), terms.parties, terms.parties * terms.precision.bound
             )
         )
         mean = public["mean"]
@@ -261,10 +258,13 @@ def _vectors(
     public |= yield from side.learn(
         None if entered is None else lambda runtime: _decomposed(runtime, terms, entered, added)
     )
+    if isinstance(terms.mechanism, Noisy):
+        _check_within(public["V"], 1.0, terms)
     return PartyResult(public)
 
 
-async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes, noise: Integers | None) -> Arrays:
+async def _decomposed(runtime: Any, terms: RunTerms, entered: Words, noise: Integers | None) -> Arrays:
+    """V, and sigma where it is revealed."""
     mechanism, final = exact_part(terms.mechanism), terms.shares
     assert isinstance(mechanism, PDSVD)
     assert final is not None
@@ -272,7 +272,7 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes, noise:
         mechanism.rank, terms.features, final.block, final.rounds, mechanism.start_seed, mechanism.reveal_sigma
     )
     rows, columns = np.triu_indices(terms.features)
-    diagonal = integers(entered[rows == columns], (terms.features,))
+    diagonal = integers_of(entered[rows == columns], (terms.features,))
     moments = symmetric_residues(entered, terms.features)
     try:
         opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), task, noise)

@@ -302,11 +302,9 @@ class DeviceSums(Protocol):
 
     def begin(self) -> Rounds[None]:
         """Once a run."""
-        ...
 
     def total(self, values: Floats, noise: NDArray[np.int64], deviation: float) -> Rounds[Floats]:
         """The sum of shares, given this one with its noise, and that noise in steps of the grid."""
-        ...
 
 
 class ServerSums(Protocol):
@@ -314,11 +312,9 @@ class ServerSums(Protocol):
 
     def begin(self) -> Rounds[None]:
         """Once a run."""
-        ...
 
     def total(self, shape: tuple[int, ...], deviation: float) -> Rounds[Floats]:
         """The sum of shares of a shape, with one noise."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,6 @@ def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
 _NOISE_WORDS = (
     " A party that subtracts its own noise sees what was audited; each further party that adds none, or tells its "
     "noise, takes as much away again. All of this holds if the parties that compute follow the protocol "
-    "(semi-honest): one that does not can take the noise off the result, and nobody notices. That a run ends "
-    "without a result follows from the data without noise."
+    "(semi-honest): one that does not can have another function of the data opened, as long and with this noise, "
+    "and learn a bit by whether the run ends. That it ends without a result follows from the data without noise."
 )

@@ -15,12 +15,19 @@ same way: a word is the XOR of three parts, part m known to all but party m. XOR
 everybody computes the terms that it knows, hides them behind a sharing of zero and tells one other party (Araki,
 Furukawa, Lindell, Nof and Ohara 2016, semi-honest, honest majority). What a party is told is uniform given all
 that it knows. Eight rounds and 112 bytes a number.
+
+**Lengths.** Shares of a product fit whatever one party sends, so that a lie decides every comparison.
+`check_lengths` takes bits that are claimed in this way, and proves them: most - |row|^2 - sum of 2^i b_i and
+every b_i^2 - b_i, each times a secret that nobody knows, add up to nothing. What is left is opened times one more
+secret, as a share of degree 1: of a wrong claim it is uniform. No square wraps unnoticed, as what is opened behind
+a mask must be of its size.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from hashlib import shake_128
+from hashlib import blake2b, shake_128
 from typing import Any
 
 import numpy as np
@@ -66,8 +73,8 @@ class PairedBits:
         me = runtime.pid
         self.after, self.before = (me + 1) % COMPUTING, (me + 2) % COMPUTING
 
-    async def negative(self, parts: Pair) -> Pair:
-        """The highest bit of A_0 + A_1 + A_2 modulo 2^64, in words of that one bit."""
+    async def total(self, parts: Pair) -> Pair:
+        """A_0 + A_1 + A_2 modulo 2^64."""
         one, other = parts
         # A_0 + A_1 + A_2 is their XOR and twice their majority; two parts know each product in it.
         carry = await self._reshared(one & other)
@@ -82,9 +89,7 @@ class PairedBits:
             half = len(one)
             generate = (generate[0] ^ found[0][:half], generate[1] ^ found[1][:half])
             propagate = (found[0][half:], found[1][half:])
-        top = np.uint64(_WIDTH - 1)
-        carried = (generate[0] << np.uint64(1), generate[1] << np.uint64(1))
-        return (whole[0] ^ carried[0]) >> top, (whole[1] ^ carried[1]) >> top
+        return whole[0] ^ (generate[0] << np.uint64(1)), whole[1] ^ (generate[1] << np.uint64(1))
 
     async def _both(self, left: Pair, right: Pair) -> Pair:
         return await self._reshared((left[0] & right[0]) ^ (left[0] & right[1]) ^ (left[1] & right[0]))
@@ -111,6 +116,9 @@ _FEW = 1_000
 FRACTION = 64
 """Fraction bits of what is kept on shares, unless said otherwise."""
 HIDING = 64
+_ANY = 32 * WORDS
+"""Bits of a number that may be any modulo the prime: such a product is exact, its mask uniform."""
+_CUT = 44
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +162,7 @@ class SharedArithmetic:
         held = {who: key for who, key in sorted(runtime._prss_keys.items()) if len(who) == COMPUTING - 1}
         # Another purpose, another key: MPyC hashes with its own.
         self._keys = [shake_128(key + b"ksdp masks").digest(16) for key in held.values()]
+        self._heard = blake2b(digest_size=BYTES)
         self._lacked = [next(iter(set(range(COMPUTING)) - set(who))) for who in held]
         # A share of what a key draws is it times a line through 1 at 0 and 0 at the party that lacks the key.
         me = runtime.pid
@@ -161,28 +170,39 @@ class SharedArithmetic:
 
     async def rounded(self, *locals_: Local) -> list[Integers]:
         """Shares of value / 2^shift of each, all in one round."""
-        hidden, tops = [], []
+        hidden, tops, most = [], [], []
         for each in locals_:
-            if each.bits + HIDING + 3 >= PRIME.bit_length():
+            bits, offset = (_ANY, 0) if each.bits == _ANY else (each.bits + HIDING, 1 << (each.bits + 1))
+            if bits + 3 >= PRIME.bit_length() and bits != _ANY:
                 raise ValueError(f"a product of {each.bits} bits would wrap behind its mask")
-            entries, offset = each.value.size, np.array([1 << (each.bits + 1)], dtype=object)
+            entries = each.value.size
             behind, top = masked(
                 words_of(each.value % PRIME),
-                self._drawn(entries, each.bits + HIDING),
+                self._drawn(entries, bits),
                 self._drawn(entries, 32 * WORDS),  # 2^-214 from uniform modulo the prime
                 self._factors,
                 self._runtime.pid + 1,
                 each.shift,
-                words_of(offset)[0],
+                words_of(np.array([offset], dtype=object))[0],
             )
             hidden.append(behind)
             tops.append(top)
+            most.append(bits + 2)
         parts, found, at = await self._exchanged(np.concatenate(hidden)), [], 0
-        for each, top in zip(locals_, tops, strict=True):
+        for each, top, bits in zip(locals_, tops, most, strict=True):
             first, second, third = (part[at : at + len(top)] for part in parts)
             at += len(top)
-            found.append(integers_of(lowered(first, second, third, each.shift, top), each.value.shape))
+            numbers, fits = lowered(first, second, third, each.shift, top, bits)
+            if not fits:
+                raise ProtocolError(
+                    f"A number on shares is larger than any can be: {self._others()} deviates, or a party has "
+                    "entered rows beyond `precision.bound`."
+                )
+            found.append(integers_of(numbers, each.value.shape))
         return found
+
+    def _others(self) -> str:
+        return " or ".join(name for at, name in enumerate(self._runtime.names) if at != self._runtime.pid)
 
     async def rounded_symmetric(self, *locals_: Local) -> list[Integers]:
         """The same of symmetric matrices, or stacks of them: half the numbers, and symmetric to the last bit."""
@@ -211,20 +231,13 @@ class SharedArithmetic:
         """What everybody learns, of a share of degree 1."""
         return integers_of(await self._opened_words(words_of(share % PRIME)), share.shape)
 
-    async def opened_product(self, share: Integers) -> Integers:
-        """What everybody learns, of a product of two shares: degree 2, behind a sharing of zero."""
-        zeros = self._drawn(share.size, 32 * WORDS)
-        nothing, none = np.zeros_like(zeros), np.zeros(WORDS, dtype=np.uint32)
-        place = self._runtime.pid + 1
-        hidden, _ = masked(words_of(share % PRIME), nothing, zeros, self._factors, place, 0, none)
-        return integers_of(_interpolated(await self._exchanged(hidden)), share.shape)
-
     async def _opened_words(self, share: Words) -> Words:
-        runtime, parts = self._runtime, await self._exchanged(share)
+        """The same as `opened`, as words."""
+        parts = await self._exchanged(share)
         if not fits_line(*parts):
-            first, second = (name for at, name in enumerate(runtime.names) if at != runtime.pid)
-            raise ProtocolError(f"The shares of an opened value do not fit: {first} or {second} deviates.")
-        return _interpolated(parts)
+            raise ProtocolError(f"The shares of an opened value do not fit: {self._others()} deviates.")
+        whole: Words = lowered(*parts, 0, np.zeros_like(share), _ANY)[0]
+        return whole
 
     async def _exchanged(self, share: Words) -> list[Words]:
         runtime = self._runtime
@@ -239,6 +252,8 @@ class SharedArithmetic:
             if len(theirs) != len(data):
                 raise ProtocolError(f"{runtime.names[peer]} sent shares of another length.")
             parts[peer] = np.frombuffer(theirs, dtype="<u4").astype(np.uint32, copy=False).reshape(-1, WORDS)
+        for part in parts:
+            self._heard.update(part.tobytes())
         return parts
 
     async def negative(self, share: Integers, bits: int) -> Integers:
@@ -250,12 +265,53 @@ class SharedArithmetic:
             kind = self._runtime.SecInt(bits + 1, p=PRIME)
             found = self._runtime.np_sgn(kind.array(FIELD.array(share.ravel() % PRIME, check=False)), LT=True)
             return np.asarray((await self._runtime.gather(found)).value).reshape(share.shape)
-        parts = await self._in_pairs(share.ravel(), bits)
-        first, second, third = self._each(await PairedBits(self._runtime).negative(parts))
+        return (await self._bits(share.ravel(), bits, slice(_WIDTH - 1, None))).reshape(share.shape)
+
+    async def _bits(self, share: Integers, bits: int, places: slice) -> Integers:
+        """Some of the 64 lowest bits of numbers below 2^bits in absolute value, number by number."""
+        words = await PairedBits(self._runtime).total(await self._in_pairs(share, bits))
+        shifts = np.arange(_WIDTH, dtype=np.uint64)[places]
+        one, other = (((word[:, None] >> shifts) & np.uint64(1)).ravel() for word in words)
+        first, second, third = self._each((one, other))
         for other in (second, third):  # XOR of whole numbers: a + b - 2 a b
             (both,) = await self.rounded(Local(first * other, 2, 0))
             first = (first + other - 2 * both) % PRIME
-        return first.reshape(share.shape)
+        return first.reshape(len(share), -1)
+
+    def _secret(self, shape: tuple[int, ...]) -> Integers:
+        """Shares of numbers that nobody knows."""
+        drawn = self._drawn(math.prod(shape), _ANY)
+        nothing = np.zeros_like(drawn)
+        return integers_of(masked(nothing[0], drawn, nothing, self._factors, 0, 0, nothing[0, 0])[1], shape)
+
+    async def check_lengths(self, rows: Integers, most: int, bits: int) -> None:
+        """Open whether every row's squared length is from most - 2^bits to `most`; end the run where not.
+
+        True of the shares as they are, whatever one party has sent before and sends here (`protocols.shares`).
+        """
+        heard = np.frombuffer(self._heard.digest(), dtype="<u4").reshape(1, WORDS)
+        if any((said != heard).any() for said in await self._exchanged(heard)):
+            raise ProtocolError(f"{self._others()} deviates: they were sent different shares.")
+        rest, size = most - (rows * rows).sum(axis=1), max(bits, most.bit_length()) + 1
+        low, high = await self.rounded(Local(rest, size, 0), Local(rest, size, _CUT))
+        high = high - 3
+        low = low - (high << _CUT)
+        fine = await self._bits(low % PRIME, _CUT + 3, slice(_CUT + 2))
+        coarse = await self._bits(high % PRIME, size - _CUT + 1, slice(bits - _CUT))
+        claimed = np.hstack([fine, coarse])
+        weights = np.array([1 << at for at in (*range(_CUT + 2), *range(_CUT, bits))], dtype=object)
+        # Both vanish: most - |row|^2 - sum of 2^i b_i, and b_i^2 - b_i of each bit.
+        secret = self._secret((len(rows), 1 + len(weights)))
+        (tied,) = await self.rounded(Local(np.hstack([secret[:, :1] * rows, secret[:, 1:] * claimed]), _ANY, 0))
+        terms = secret[:, 0] * (most - claimed @ weights) - (tied[:, : rows.shape[1]] * rows).sum(axis=1)
+        terms = terms + (tied[:, rows.shape[1] :] * (claimed - 1)).sum(axis=1)
+        (left,) = await self.rounded(Local(terms.sum(keepdims=True), _ANY, 0))
+        (left,) = await self.rounded(Local(left * self._secret((1,)), _ANY, 0))
+        if (await self.opened(left))[0] != 0:
+            raise ProtocolError(
+                f"What was to be opened is not as long as it can be, and nothing but this was opened: "
+                f"{self._others()} deviates, or a party has entered rows beyond `precision.bound`."
+            )
 
     async def _in_pairs(self, share: Integers, bits: int) -> Pair:
         """A_m of the two other parties: numbers known in pairs that add up to the shared ones, modulo 2^64."""
@@ -279,11 +335,6 @@ class SharedArithmetic:
             factor = int(self._factors[self._lacked.index(lacks)])
             found[lacks] = part.astype(object) * (factor * _SIXTH % PRIME)
         return found
-
-
-def _interpolated(parts: list[Words]) -> Words:
-    whole: Words = lowered(*parts, 0, np.zeros_like(parts[0]))
-    return whole
 
 
 def product(left: Integers, right: Integers) -> Integers:

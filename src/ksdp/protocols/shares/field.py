@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import RandomBytes
 
 GAP = 0x23D
@@ -33,15 +33,12 @@ WORDS = 7
 Words = NDArray[np.uint32]
 """Shape (n, 7), the lowest first; below the prime, unless said otherwise."""
 _Accumulated = NDArray[np.int64]
-Columns = NDArray[np.uint64]
-"""The same transposed, shape (7, n)."""
 Integers = NDArray[Any]
 """Python integers in [0, PRIME)."""
 Residues = NDArray[np.float32]
 """First axis: modulo each of the small primes."""
 BYTES = 28
 _PART = 1 << 18
-_LOW = np.uint64(0xFFFFFFFF)
 
 _BASE = 0xFFFFFFFF
 _TOP = 0x100000000 - GAP
@@ -143,11 +140,12 @@ def masked(
 
 
 @njit(cache=True, nogil=True)
-def lowered(first: Words, second: Words, third: Words, shift: int, tops: Words) -> Words:
-    """What three shares of degree 2 say, over 2^shift and rounded down, less `tops`."""
+def lowered(first: Words, second: Words, third: Words, shift: int, tops: Words, most: int) -> tuple[Words, bool]:
+    """What three shares of degree 2 say, over 2^shift and rounded down, less `tops`; if all is below 2^most."""
     n = len(first)
     found = np.empty((n, WORDS), dtype=np.uint32)
     sums, whole = np.empty(WORDS, dtype=np.int64), np.empty(WORDS, dtype=np.uint32)
+    fits = True
     for i in range(n):
         for at in range(WORDS):
             sums[at] = 3 * (np.int64(first[i, at]) - np.int64(second[i, at])) + np.int64(third[i, at])
@@ -155,11 +153,12 @@ def lowered(first: Words, second: Words, third: Words, shift: int, tops: Words) 
         for at in range(WORDS):
             whole[at] = sums[at]
         for at in range(WORDS):
+            fits &= _shifted(whole, most, at) == 0
             sums[at] = _shifted(whole, shift, at) - np.int64(tops[i, at])
         folded(sums)
         for at in range(WORDS):
             found[i, at] = sums[at]
-    return found
+    return found, fits
 
 
 @njit(cache=True, nogil=True)
@@ -191,7 +190,8 @@ def _primes(count: int) -> tuple[int, ...]:
     return tuple(primes)
 
 
-_SMALL_PRIMES = _primes(22)
+MODULI = 22
+_SMALL_PRIMES = _primes(MODULI)
 _WHOLE = math.prod(_SMALL_PRIMES)
 
 
@@ -252,14 +252,10 @@ def _of_residues(sums: NDArray[np.float64]) -> Words:
     return out
 
 
-def _of_integers(values: Integers) -> NDArray[np.uint8]:
-    data = b"".join([value.to_bytes(BYTES, "little") for value in values.ravel().tolist()])
-    return np.frombuffer(data, dtype=np.uint8).reshape(*values.shape, BYTES)
-
-
 def words_of(values: Integers) -> NDArray[np.uint32]:
     """Numbers below the prime as `words`, shape (n, 7)."""
-    return _of_integers(values.ravel()).view("<u4").astype(np.uint32, copy=False)
+    data = b"".join([value.to_bytes(BYTES, "little") for value in values.ravel().tolist()])
+    return np.frombuffer(data, dtype="<u4").reshape(-1, WORDS).astype(np.uint32, copy=False)
 
 
 def integers_of(words: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
@@ -269,25 +265,9 @@ def integers_of(words: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
     return out.reshape(shape)
 
 
-def integers(numbers: NDArray[np.uint8], shape: tuple[int, ...]) -> Integers:
-    """From bytes of any length, the lowest first; reduced."""
-    rows = np.ascontiguousarray(numbers).reshape(-1, numbers.shape[-1])
-    data, size = rows.tobytes(), rows.shape[1]
-    out = np.empty(len(rows), dtype=object)
-    out[:] = [int.from_bytes(data[at : at + size], "little") % PRIME for at in range(0, len(data), size)]
-    return out.reshape(shape)
-
-
 def left_residues(values: Integers) -> Residues:
     """What a left factor of a product is needed as, shape (22, ...)."""
     out: Residues = residues(words_of(values)).reshape(-1, *values.shape)
-    return out
-
-
-def residues_of_bytes(values: NDArray[np.uint8]) -> Residues:
-    """As `left_residues`, of numbers as bytes: the last axis has `BYTES`."""
-    numbers = np.ascontiguousarray(values).reshape(-1, BYTES).view("<u4").astype(np.uint32, copy=False)
-    out: Residues = residues(numbers).reshape(-1, *values.shape[:-1])
     return out
 
 
@@ -321,52 +301,36 @@ def _add_product(out: NDArray[np.float64], left: NDArray[np.float32], right: NDA
             out += left[:, at].astype(np.float64) @ right[at]
 
 
-def _words(values: NDArray[np.int64]) -> Columns:
-    """Signed numbers below 2^62 in absolute value, modulo the prime."""
-    negative = values < 0
-    out = np.zeros((WORDS, len(values)), dtype=np.uint64)
-    out[0], out[1] = (values & 0xFFFFFFFF).astype(np.uint64), ((values >> 32) & 0xFFFFFFFF).astype(np.uint64)
-    out[2:, negative] = _LOW  # two's complement: the number and 2^224, from which the gap is taken
-    return _carried(out, np.where(negative, np.int64(-GAP), np.int64(0)))
-
-
-def _carried(words: Columns, add: NDArray[np.int64]) -> Columns:
-    """Carry, and fold what is above 2^224; `add` goes to the lowest word."""
-    signed, carry = words.astype(np.int64), add
-    for _ in range(3):
+@njit(cache=True, nogil=True)
+def _folded(sums: _Accumulated) -> Words:
+    out = np.empty(sums.shape, dtype=np.uint32)
+    for i in range(len(sums)):
+        folded(sums[i])
         for at in range(WORDS):
-            signed[at] += carry
-            carry = signed[at] >> 32
-            signed[at] &= 0xFFFFFFFF
-        carry = carry * GAP
-    return signed.astype(np.uint64)
+            out[i, at] = sums[i, at]
+    return out
 
 
 def split(values: NDArray[np.int64], random_bytes: RandomBytes) -> list[bytes]:
     """Shamir shares of degree 1 at places 1, 2 and 3: any two say all, one alone nothing."""
-    words = _words(values)
-    slope = np.frombuffer(random_bytes(BYTES * len(values)), dtype="<u4").reshape(-1, WORDS).T.astype(np.uint64)
-    shares = []
-    for _ in range(3):
-        words = _carried(words + slope, np.zeros(len(values), dtype=np.int64))
-        shares.append(np.ascontiguousarray(words.T.astype("<u4")).tobytes())
-    return shares
+    slope = _of_bytes(random_bytes(BYTES * len(values)))
+    line = np.zeros_like(slope)
+    line[:, 0], line[:, 1] = values & _BASE, values >> 32
+    return [_folded(line + place * slope).astype("<u4", copy=False).tobytes() for place in (1, 2, 3)]
 
 
-def added(shares: list[bytes], entries: int) -> NDArray[np.uint8]:
-    """The sum of such messages, entry by entry; shape (entries, `BYTES`)."""
-    if any(len(share) != BYTES * entries for share in shares):
-        raise ProtocolError("Shares have another length than the protocol file says.")
-    total = np.zeros((WORDS, entries), dtype=np.uint64)
-    for share in shares:
-        total += np.frombuffer(share, dtype="<u4").reshape(entries, WORDS).T
-    total = _carried(total, np.zeros(entries, dtype=np.int64))
-    return np.ascontiguousarray(total.T.astype("<u4")).view(np.uint8).reshape(entries, BYTES)
+def _of_bytes(data: bytes) -> _Accumulated:
+    return np.frombuffer(data, dtype="<u4").reshape(-1, WORDS).astype(np.int64)
 
 
-def symmetric_residues(upper: NDArray[np.uint8], size: int) -> Residues:
+def added(shares: list[bytes]) -> Words:
+    """The sum of such messages, entry by entry."""
+    return np.asarray(_folded(np.sum([_of_bytes(share) for share in shares], axis=0)))
+
+
+def symmetric_residues(upper: Words, size: int) -> Residues:
     """Of a symmetric matrix of which the upper triangle is given, row by row."""
-    triangles = residues_of_bytes(upper)
+    triangles = residues(upper)
     out = np.empty((len(triangles), size, size), dtype=np.float32)
     rows, columns = np.triu_indices(size)
     for whole, part in zip(out, triangles, strict=True):

@@ -13,12 +13,10 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds, agreed, read_from
 from ksdp.protocols.channel.wire import pack_arrays, unpack_arrays
 from ksdp.protocols.shares.engine import ComputingParty
-from ksdp.protocols.shares.field import BYTES, added, integers, split
+from ksdp.protocols.shares.field import BYTES, Words, added, integers_of, split
 from ksdp.protocols.shares.matrices import NORM_BITS, normed_rows
 
 Arrays = dict[str, NDArray[np.float64]]
-ShareBytes = NDArray[np.uint8]
-"""Shares as bytes, shape (entries, 28)."""
 _AGREE = 1e-9
 
 
@@ -41,16 +39,16 @@ class ComputingSide:
         """Whether this is one of the three."""
         return self._me is not None
 
-    def sum_of(self, entered: NDArray[np.int64]) -> Rounds[ShareBytes | None]:
+    def sum_of(self, entered: NDArray[np.int64]) -> Rounds[Words | None]:
         """Share numbers, and get a share of all parties' sum; None where this party does not compute."""
         arrived = yield from self._shared(entered, self._engine.others)
         return _added(arrived, len(entered)) if self.computes else None
 
     def blocks_of(
         self, blocks: Iterator[NDArray[np.int64]], entries: Mapping[str, list[int]]
-    ) -> Rounds[dict[str, list[ShareBytes]] | None]:
+    ) -> Rounds[dict[str, list[Words]] | None]:
         """Share numbers block by block, and get shares of all; None if this party does not compute."""
-        received: dict[str, list[ShareBytes]] = {name: [] for name in entries}
+        received: dict[str, list[Words]] = {name: [] for name in entries}
         for number in range(max(map(len, entries.values()))):
             speak = {name: sizes[number] for name, sizes in entries.items() if number < len(sizes)}
             mine = next(blocks) if self._engine.name in speak else None
@@ -65,7 +63,7 @@ class ComputingSide:
             raise InputError(f"a row of a share is longer than `precision.bound` ({bound:g}).")
         entered = np.rint(share.ravel() * (2.0**NORM_BITS / (parties * bound))).astype(np.int64)
         total = yield from self.sum_of(entered)
-        rows = None if total is None else integers(total, share.shape)
+        rows = None if total is None else integers_of(total, share.shape)
         work = None if rows is None else lambda runtime: normed_rows(runtime, rows)
         return (yield from self.learn(work))["rows"]
 
@@ -116,11 +114,11 @@ class ComputingSide:
         return _one_of(results)
 
 
-def _added(shares: Mapping[str, bytes], entries: int) -> ShareBytes:
+def _added(shares: Mapping[str, bytes], entries: int) -> Words:
     for name, share in shares.items():
         if len(share) != BYTES * entries:
             raise ProtocolError(f"{name} sent shares of another length than the protocol file says.")
-    return added(list(shares.values()), entries)
+    return added(list(shares.values()))
 
 
 def _one_of(results: Mapping[str, Arrays]) -> Arrays:

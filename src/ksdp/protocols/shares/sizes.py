@@ -29,40 +29,30 @@ def _coded(alpha: float, beta: float) -> tuple[int, int]:
 
 
 @lru_cache
-def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
-    """(a, b) in units of 2^-20 of x -> x (a - b x^2) for x from `least` to 1.
-
-    With b = 3 / (2 (1 + l + l^2) x*), x*^2 = (1 + l + l^2) / 3 and a = b (1 + l + l^2) both ends go to a - b,
-    and the maximum, at x*, is 1.
-    """
+def _steps(least: float, power: int) -> tuple[tuple[int, int], ...]:
+    """(a, b) in units of 2^-20 of x -> x (a - b x^power) for x from `least` to 1."""
+    # With a = b (1 + l + ... + l^power) both ends go to a - b; with b as below the maximum is 1.
     steps, low = [], least
     while 1.0 - low > _CLOSE:
-        end = max(low, _LEAST_END)
-        spread = 1.0 + end + end * end
-        beta = 1.5 / (spread * math.sqrt(spread / 3.0))
+        spread = sum(max(low, _LEAST_END) ** at for at in range(power + 1))
+        beta = 4.0 / spread**2 if power == 1 else 1.5 / (spread * math.sqrt(spread / 3.0))
         alpha = beta * spread
         if 1.0 - low < 2.0**-12:
-            alpha, beta = 1.5, 0.5  # the limit; no rounding
+            alpha, beta = 1.0 + 1.0 / power, 1.0 / power  # the limit; no rounding
         steps.append(_coded(alpha, beta))
         alpha, beta = (number / 2**COEFFICIENT_BITS for number in steps[-1])
-        low = min(low * (alpha - beta * low * low), alpha - beta)
+        low = min(low * (alpha - beta * low**power), alpha - beta)
     return tuple(steps)
 
 
-@lru_cache
+def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
+    """Those of x -> x (a - b x^2)."""
+    return _steps(least, 2)
+
+
 def quadratic_steps(least: float) -> tuple[tuple[int, int], ...]:
-    """(a, b) in units of 2^-20 of t -> t (a - b t) for t from `least` to 1: a = 4 / (1 + l), b = a / (1 + l)."""
-    steps, low = [], least
-    while 1.0 - low > _CLOSE:
-        end = max(low, _LEAST_END)
-        alpha = 4.0 / (1.0 + end)
-        beta = alpha / (1.0 + end)
-        if 1.0 - low < 2.0**-12:
-            alpha, beta = 2.0, 1.0
-        steps.append(_coded(alpha, beta))
-        alpha, beta = (number / 2**COEFFICIENT_BITS for number in steps[-1])
-        low = min(low * (alpha - beta * low), alpha - beta)
-    return tuple(steps)
+    """Those of t -> t (a - b t)."""
+    return _steps(least, 1)
 
 
 def growth_bits(steps: tuple[tuple[int, int], ...]) -> int:
@@ -88,6 +78,9 @@ SIGNED = 40
 """Fraction bits of what a sign is taken of: a word has no room for more."""
 _LEAST_RHO = 2.0**-12
 _SIGN_BITS = 62
+_ROUNDING = 1e-3
+_LONGEST = 2.0**22
+"""Lengths are checked in words (`arithmetic.check_lengths`)."""
 
 _PRODUCT_BITS = 156
 """No product may have more (`arithmetic`)."""
@@ -103,6 +96,7 @@ class SimplexSizes:
     tau: ClassVar[float] = 1.0
     reach: ClassVar[float] = 1.0
     """No row of T is longer."""
+    longest: ClassVar[float] = 1.0 + _ROUNDING
     rho: ClassVar[float] = 0.0
     fixed_alpha: ClassVar[float] = 0.0
     fixed_gamma: ClassVar[float] = 0.0
@@ -177,8 +171,8 @@ class TopicSizes:
             )
         if 1.0 / self.tau > self.reach:
             raise InputError("`beta` must be smaller beside `delta`: the start would be out of reach.")
-        if SIGNED + self.terms_bits > _SIGN_BITS:
-            raise InputError("`rank` is too large for regularisers this small.")
+        if SIGNED + self.terms_bits > _SIGN_BITS or self.longest > _LONGEST:
+            raise InputError("`rank` or `precision.bound` is too large for regularisers this small.")
 
     @property
     def tau(self) -> float:
@@ -206,6 +200,11 @@ class TopicSizes:
     def reach(self) -> float:
         """No column of W' and no row of T' is longer."""
         return 0.5 / math.sqrt(self.rho)
+
+    @property
+    def longest(self) -> float:
+        """No row of T is longer."""
+        return self.tau * self.reach * (1.0 + _ROUNDING)
 
     @property
     def reach_bits(self) -> int:

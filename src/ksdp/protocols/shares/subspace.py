@@ -52,6 +52,8 @@ RESIDUAL_BITS = 38
 """-log2 of the squared residual, relative, at which a run has converged."""
 _SPARE = 24
 _GROWTH = 8
+_STRAY = 2 * FRACTION_BITS - 10
+"""With noise, squared lengths are within 2^-10 of 1: log2 of that, in squares of the noise's step."""
 
 
 class NotConverged(Exception):
@@ -220,6 +222,7 @@ async def _noisy_vectors(
             UNIT_FRACTION + FRACTION - FRACTION_BITS,
         )
     )
+    await shares.check_lengths(vectors, (1 << 2 * FRACTION_BITS) + (1 << _STRAY), _STRAY + 1)
     # On the grid of the noise before it is added: nothing below a step of it is opened.
     return reals(await shares.opened((vectors + noise) % PRIME), FRACTION_BITS)
 
@@ -241,9 +244,9 @@ async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) 
         Local(within, 2 * FRACTION + 2), Local(least * least, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS)
     )
     good = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
-    for found in top.found[:-1]:
+    for found in top.found:
         (good,) = await shares.rounded(Local(good * found, 2, 0))
-    if (await shares.opened_product(good * top.found[-1:]))[0] != 1:
+    if (await shares.opened(good))[0] != 1:
         raise NotConverged
 
 

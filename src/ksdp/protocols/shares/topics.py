@@ -321,6 +321,8 @@ async def topics_of(
     (grid,) = await shares.rounded(
         Local(scaled, KEPT + sizes.reach_bits + _TAU + size + 1, KEPT + _TAU - FRACTION_BITS)
     )
+    most = math.ceil((sizes.longest * 2.0**FRACTION_BITS) ** 2)
+    await shares.check_lengths(grid, most, most.bit_length())
     # On the grid of the noise before it is added: nothing below a step of it is opened.
     return reals(await shares.opened((grid + noise) % PRIME), FRACTION_BITS)
 

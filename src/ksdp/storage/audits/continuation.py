@@ -41,7 +41,7 @@ def write_origin(store: Store, audit: str, origin: Origin) -> None:
 def read_origin(store: Store, audit: str) -> Origin | None:
     """What an audit continues; None where nothing."""
     path = store.audit(audit) / "origin.json"
-    if not path.is_file():
+    if not path.exists():
         return None
     return read_object(path, lambda told: Origin(told["spec"], tuple(told["audits"])), f"audit {audit!r}")
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.storage.codec import SUMS, add_to_chain, names_file, read_chain, whole_lines
 from ksdp.storage.locks import lock
+from ksdp.storage.readers.files import open_regular, read_stored
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _attempts(store: Store) -> Iterator[Attempt]:
 
 def _lines(store: Store) -> tuple[dict[str, Any], ...]:
     path = _file(store.root)
-    return _chained(path.read_bytes()) if path.is_file() else ()
+    return _chained(read_stored(path)) if path.exists() else ()
 
 
 @lru_cache(maxsize=2)
@@ -167,7 +168,7 @@ def _file(root: Path) -> Path:
 def _stands(path: Path, name: str, value: str) -> bool:
     if not path.is_file() or not path.stat().st_size:
         return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         before = content.rfind(b"\n", 0, max(content.rfind(b"\n"), 0)) + 1
         whole = before + sum(len(line) + 1 for line in whole_lines(content[before:]))
         # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.errors import CorpusError, DamagedFile, SpecError
 from ksdp.audit.specs.urls import was_url
 
 MOST_ROWS = 50_000_000
@@ -25,6 +25,7 @@ MOST_COLUMNS = 20_000_000
 LARGEST_KEY = 16 * 2**10
 LARGEST_TOML = 16 * 2**20
 _LARGEST = 8 * 2**30
+_LARGEST_STORED = 2**30
 _LITTLE = 20_000_000
 _PART = 2**24
 _TIMES = 16
@@ -53,13 +54,30 @@ def check_archive(path: Path) -> None:
         raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
 
 
+def open_regular(path: Path) -> io.BufferedReader:
+    """A regular file, to be read."""
+    # Without waiting for the other end of a pipe; looked at once it is open, so that nobody swaps it in between.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
+def read_stored(path: Path) -> bytes:
+    """The bytes of a file of a store, which somebody else may have made."""
+    try:
+        return read_bounded(path, _LARGEST_STORED)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedFile(f"{path} cannot be read: {error.strerror}.") from error
+
+
 def read_bounded(path: Path, largest: int) -> bytes:
     """The bytes of a regular file of at most so many."""
-    # Without waiting for the other end of a pipe; looked at once it is open, so that nobody swaps it in between.
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+    with open_regular(path) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if status.st_size > largest:
             raise OSError(errno.EFBIG, f"it has more than {largest} bytes", str(path))
         content = file.read(status.st_size + 1)  # Python takes the memory before it reads

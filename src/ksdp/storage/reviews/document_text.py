@@ -10,6 +10,7 @@ from pathlib import Path
 from ksdp.audit.errors import StoreError
 from ksdp.storage.codec import add_to_chain, read_chain
 from ksdp.storage.locks import lock
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import Store
 
 
@@ -42,11 +43,9 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
 def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
     """Accesses, oldest first, up to the line (from 1) that is not what was written; None where all are."""
     try:
-        entries, broken = read_chain(_file(store).read_bytes())
+        entries, broken = read_chain(read_stored(_file(store)))
     except FileNotFoundError:
         return [], None
-    except OSError as error:
-        raise StoreError(f"reviews/looks.jsonl cannot be read: {error.strerror}.") from error
     return [
         TextAccess(number, datetime.fromisoformat(entry.pop("at")), **entry)
         for number, entry in enumerate(entries, 1)

@@ -28,6 +28,7 @@ from typing import Any
 from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, file_of
 from ksdp.storage.locks import lock, shared_lock
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import append_synced, write_json
 
 GENESIS = "0" * 64
@@ -61,7 +62,7 @@ def locked(root: Path) -> Iterator[Path]:
 def check_copy(source: Path, target: Path) -> None:
     """Refuse to copy the decisions of a store into one that has others: two chains cannot be joined."""
     here, there = log_file(source), log_file(target)
-    if here.exists() and there.exists() and not here.read_bytes().startswith(there.read_bytes()):
+    if here.exists() and there.exists() and not read_stored(here).startswith(read_stored(there)):
         raise StoreError(
             f"{source} and {target} have decisions of their own, and two logs cannot be joined: copy into a store "
             "without decisions."
@@ -189,7 +190,7 @@ def read_review_log(path: Path) -> ReviewLog:
     else:
         stamp, log = _kept.get(path, ((-1, 0), ReviewLog()))
         if stamp != (file.st_size, file.st_mtime_ns):
-            content = path.read_bytes()
+            content = read_stored(path)
             log = _parsed(content, log if not log.fault and content.startswith(log.content) else ReviewLog())
             _kept[path] = ((file.st_size, file.st_mtime_ns), log)
     report = _report(log, [read_head(path)])
@@ -202,7 +203,7 @@ def read_head(path: Path) -> LogHead:
     """What `head.json` beside a log says; entry 0 where there is none."""
     file = path.parent / "head.json"
     try:
-        head = json.loads(file.read_text(encoding="ascii"))
+        head = json.loads(read_stored(file).decode("ascii"))
         return LogHead(int(head["number"]), str(head["hash"]))
     except FileNotFoundError:
         return LogHead(0, GENESIS)
@@ -238,7 +239,7 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
     inside = log_file(root) if root.is_dir() else root
     try:
         with shared_lock(inside.parent / "lock"):  # a copy of a log has none, and needs none
-            log = _parsed(inside.read_bytes() if inside.exists() else b"", ReviewLog())
+            log = _parsed(read_stored(inside) if inside.exists() else b"", ReviewLog())
             report = _report(log, [read_head(inside), *anchors])
             if root.is_dir() and report.whole and log.entries and not (inside.parent / "head.json").is_file():
                 why = "head.json, which names the newest entry, was taken away: entries may be missing at the end."

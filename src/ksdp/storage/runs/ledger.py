@@ -14,6 +14,7 @@ from typing import Any
 from ksdp.audit.errors import StoreError
 from ksdp.storage.codec import add_to_chain, read_chain
 from ksdp.storage.locks import lock
+from ksdp.storage.readers.files import read_stored
 
 
 class Ledger:
@@ -37,11 +38,9 @@ class Ledger:
     def read(self) -> list[dict[str, Any]]:
         """All lines, in order."""
         try:
-            lines, broken = read_chain(self.path.read_bytes())
+            lines, broken = read_chain(read_stored(self.path))
         except FileNotFoundError:
             return []
-        except OSError as error:
-            raise StoreError(f"the ledger {self.path} cannot be read.") from error
         if broken is not None:
             raise StoreError(
                 f"the ledger {self.path}: line {broken} was changed or cut. What was given away is not known: "

@@ -41,7 +41,7 @@ from ksdp.storage.codec import Table, write_json_with_checksum
 from ksdp.storage.corpora import SourceFile, read_source
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import contents
+from ksdp.storage.readers.files import contents, read_stored
 from ksdp.storage.readers.spec_files import LEVER_FILES
 from ksdp.storage.readers.tables import Labels, read_labels, read_ratings
 from ksdp.storage.schedules.schedule_files import schedule_folder
@@ -58,7 +58,7 @@ def digest_key(store: Store) -> bytes:
             part.write_bytes(made)
 
         write_whole(path, write)
-    return path.read_bytes()
+    return read_stored(path)
 
 
 def document_digests(file: SourceFile, key: bytes) -> dict[str, str]:

@@ -15,6 +15,7 @@ from ksdp.audit.specs.models import Section, Spec, validated
 from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.storage.codec import add_to_chain, read_chain, read_object, write_checked_json
 from ksdp.storage.locks import try_lock
+from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import Store
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
@@ -181,10 +182,7 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:
     """The history, oldest first."""
     path = schedule_folder(store, name) / "history.jsonl"
-    try:
-        lines, broken = read_chain(path.read_bytes()) if path.is_file() else ([], None)
-    except OSError as error:
-        raise StoreError(f"the history of schedule {name!r} cannot be read: {error.strerror}.") from error
+    lines, broken = read_chain(read_stored(path)) if path.exists() else ([], None)
     if broken is not None:
         raise StoreError(
             f"the history of schedule {name!r}: line {broken} was changed. What its audits have spent is not "

@@ -22,11 +22,9 @@ class Sampler(Protocol):
     @property
     def label(self) -> str:
         """Which it is, for every output."""
-        ...
 
     def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
         """Sums of `parties` independent discrete Laplace numbers each, shape (entries,); zeros for scale 0."""
-        ...
 
 
 def _check(scale: float, entries: int, parties: int) -> None:

@@ -51,11 +51,9 @@ class ContributionOperator(LinearOperator):  # type: ignore[misc] # SciPy has no
 
         def matvec(self, x: Floats) -> Floats:
             """A x."""
-            ...
 
         def rmatvec(self, x: Floats) -> Floats:
             """A^T x."""
-            ...
 
     def _init(self, single: int = 0) -> None:
         super().__init__(np.dtype(np.float64), (self.rows.shape[0], self.lines * self.rows.shape[1] + single))

@@ -34,7 +34,6 @@ class _Filter(Protocol):
 
     def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """What documents add to the sums of a run, and these sums; None where it looks at none."""
-        ...
 
 
 def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Release], pool: Pool) -> int:

@@ -251,7 +251,6 @@ class _AddsNoise(Protocol):
 
     def deviation(self, name: str) -> float | None:
         """Of one release; None where it depends on the release."""
-        ...
 
 
 def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> float:
