@@ -173,7 +173,12 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         _ours[started] = security
         _here.add(started)
         watch, going = SchedulerPlugin(), [True]
-        vars(watch)["remove_worker"] = lambda *_, **__: going and _log.warning(_KILLED)
+
+        def gone(*_: Any, **__: Any) -> None:
+            if going:
+                _log.warning(_KILLED)
+
+        vars(watch)["remove_worker"] = gone
         cluster.scheduler.add_plugin(watch)
         try:
             yield Workers(started, None, len(cluster.workers))
