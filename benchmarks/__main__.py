@@ -11,6 +11,7 @@
     python -m benchmarks signed LIST SPEC    # attack what was signed: a clearance, or a file of ids
     python -m benchmarks signed-lists        # sign, audit again and attack lists of everyday data
     python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
+    python -m benchmarks.attacks             # kills, flips and lies at random; --minutes 60
     python -m benchmarks.pem                 # PEM with sparse vectors, and what a run costs
     python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
 """

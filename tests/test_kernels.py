@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -90,3 +92,10 @@ def test_what_a_kernel_takes_from_another_file_is_seen(kernels: ModuleType) -> N
                     assert source in made_of, (name, kernel.__name__, source)
                     seen += source != name
     assert seen > 3
+
+
+def test_kernels_that_others_can_write_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    done = subprocess.run([sys.executable, "-m", "ksdp", "list"], capture_output=True, text=True, check=False)
+    assert "others can write it" in done.stderr

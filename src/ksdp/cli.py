@@ -224,6 +224,9 @@ def main() -> None:
     interrupted: list[bool] = []
     atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:
+        kernels = Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull))
+        if kernels.is_dir() and kernels.stat().st_mode & 0o022:
+            raise InputError(f"NUMBA_CACHE_DIR, {kernels}, holds code, and others can write it: `chmod go-w` it.")
         code = application(next(iter(sys.argv[1:]), None))(standalone_mode=False)
     except InputError as error:
         typer.secho(_seen(f"refused: {error}"), err=True, fg="red")

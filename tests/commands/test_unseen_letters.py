@@ -52,10 +52,9 @@ def test_a_name_reaches_a_terminal_in_letters_that_are_seen(command: list[str], 
 
 @pytest.mark.parametrize("command", [["list", "--store", NAME], ["check", "--store", "."]])
 def test_what_is_piped_is_seen_too(command: list[str], tmp_path: Path) -> None:
-    """A terminal may stand behind a pipe, as in CI; and nobody writes a line of their own."""
     Store.open(tmp_path)
     (tmp_path / f"{NAME}\nfine.json").write_text("{")
-    piped = {"capture_output": True, "text": True, "check": False, "timeout": 60}
+    piped = {"capture_output": True, "text": True, "check": False, "timeout": 600}
     done = subprocess.run([sys.executable, "-m", "ksdp", *command], cwd=tmp_path, **piped)  # type: ignore[call-overload]
     assert "a<U+202E>b<U+0007><U+001B>[5nc" in done.stdout + done.stderr
     assert not any(line.startswith("fine") for line in done.stdout.splitlines())

@@ -133,11 +133,15 @@ def _at(address: str) -> Iterator[Workers]:
         yield Workers(address, client.dashboard_link, len(info["workers"]))
 
 
+_KILLED = "a worker was killed, or died: another takes its place, and what it did is done again."
+
+
 @contextmanager
 def _of_this_machine(count: int) -> Iterator[Workers]:
     """So many worker processes of one thread each, which hear this machine alone."""
     require_main_guard()
     import dask
+    from distributed import SchedulerPlugin
     from distributed.security import Security
 
     settings: dict[str, object] = {
@@ -168,24 +172,20 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         started = cluster.scheduler_address
         _ours[started] = security
         _here.add(started)
-        watch = _Watch()
+        watch, going = SchedulerPlugin(), [True]
+
+        def gone(*_: Any, **__: Any) -> None:
+            if going:
+                _log.warning(_KILLED)
+
+        vars(watch)["remove_worker"] = gone
         cluster.scheduler.add_plugin(watch)
         try:
             yield Workers(started, None, len(cluster.workers))
         finally:
-            watch.over = True
+            going.clear()
             _ours.pop(started, None)
             _here.discard(started)
-
-
-class _Watch:
-    """A plug-in of our own scheduler, which says that a worker has gone."""
-
-    over = False
-
-    def remove_worker(self, *_: Any, **__: Any) -> None:
-        if not self.over:
-            _log.warning("a worker was killed, or died: another takes its place, and what it did is done again.")
 
 
 def _waited(cluster: Any, asked: ClusterSpec) -> Workers:

@@ -112,6 +112,5 @@ def test_participants_are_checked() -> None:
 @pytest.mark.parametrize("y", [0, 1, -1, 2**255 - 19, 2**255 - 18, *(s * _EIGHTH for s in (1, -1))])
 @pytest.mark.parametrize("sign", [0, 2**255])
 def test_a_key_for_which_anybody_can_sign_is_refused(y: int, sign: int) -> None:
-    """Cofactor times the point is nothing: the signature of zeros holds for such keys."""
     with pytest.raises(InputError, match="low order"):
         Participant("ada", ((y if y >= 0 else y + 2**255 - 19) + sign).to_bytes(32, "little"))

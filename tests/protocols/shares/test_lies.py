@@ -37,7 +37,11 @@ class Liar:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lies: dict[tuple[str, int, int], Any] = {}
         self.passed = Counter[tuple[str, int]]()
-        for kind, name, how in ((SharedArithmetic, "_exchanged", self.plus), (PairedBits, "_reshared", self.flip)):
+        plus = lambda share, lie: words_of((integers_of(share, (len(share),)) + lie) % PRIME)  # noqa: E731
+        for kind, name, how in (
+            (SharedArithmetic, "_exchanged", plus),
+            (PairedBits, "_reshared", lambda s, _: ~s),
+        ):
             monkeypatch.setattr(kind, name, self.lying(getattr(kind, name), how))
 
     def lying(self, send: Any, how: Callable[[Any, Any], Any]) -> Any:
@@ -52,17 +56,8 @@ class Liar:
 
         return sent
 
-    @staticmethod
-    def plus(share: Any, lie: Any) -> Any:
-        return words_of((integers_of(share, (len(share),)) + lie) % PRIME)
-
-    @staticmethod
-    def flip(share: Any, lie: Any) -> Any:
-        return ~share
-
 
 def shared(work: Callable[..., Any], *values: np.ndarray[Any, Any]) -> list[Any]:
-    """Every party's side of some work on shares of values."""
     slopes = [2**200 * np.arange(1, value.size + 1).astype(object).reshape(value.shape) for value in values]
     sides = [[(v + at * slope) % PRIME for v, slope in zip(values, slopes, strict=True)] for at in (1, 2, 3)]
     return [lambda runtime, side=side: work(runtime, *side) for side in sides]
@@ -106,7 +101,6 @@ RUNS: dict[str, tuple[list[Any], float]] = {
 
 
 def longest_opened(works: list[Any]) -> float:
-    """What the two honest parties learn, the same."""
     first, _, third = compute_together(works, seeded("lies"))[0]
     found = [
         o.basis if isinstance(o, subspace.OpenedSubspace) else next(iter(o.values())) if isinstance(o, dict) else o
@@ -139,7 +133,6 @@ def test_a_lie_in_any_place_ends_the_run_or_moves_it_within_its_length(
 
 
 def listed() -> set[str]:
-    """Functions that SECURITY.md says it of."""
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     section = text.split("## What one of the three gains by a lie\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]

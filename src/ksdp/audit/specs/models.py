@@ -200,7 +200,7 @@ class LeversSpec(Section, frozen=True):
     """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
     directions: _Count | None = None
     """Of the basis, the first so many."""
-    clip: Annotated[float, Field(ge=1e-100, allow_inf_nan=False)] | None = None
+    clip: Annotated[float, Field(ge=1e-9, allow_inf_nan=False)] | None = None
     """Rows longer than this are scaled down to it."""
     drawn: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Every party enters a secret draw of its documents alone: each with this chance, decided once and for all

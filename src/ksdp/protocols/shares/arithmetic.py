@@ -285,10 +285,7 @@ class SharedArithmetic:
         return integers_of(masked(nothing[0], drawn, nothing, self._factors, 0, 0, nothing[0, 0])[1], shape)
 
     async def check_lengths(self, rows: Integers, most: int, bits: int) -> None:
-        """Open whether every row's squared length is from most - 2^bits to `most`; end the run where not.
-
-        True of the shares as they are, whatever one party has sent before and sends here (`protocols.shares`).
-        """
+        """Open whether every row's squared length is from most - 2^bits to `most`; end the run where not."""
         heard = np.frombuffer(self._heard.digest(), dtype="<u4").reshape(1, WORDS)
         if any((said != heard).any() for said in await self._exchanged(heard)):
             raise ProtocolError(f"{self._others()} deviates: they were sent different shares.")
