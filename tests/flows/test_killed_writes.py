@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import ksdp
 from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
 from ksdp.flows.upkeep import damage, prune
 from ksdp.storage.audits.ledger import signed_audits
 from ksdp.storage.clearances import content_hash, read_clearance
+from ksdp.storage.keys import make_identity
 from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule, read_schedules
 from ksdp.storage.store import Store, write_text
 
@@ -146,3 +149,46 @@ def test_what_is_half_pruned_is_pruned_by_the_same_call(store: Store, kept: Kept
         assert {path.name for path in store.root.glob("runs/*")} == pruned
         assert [verdicts(store, audit) for audit in kept[1]] == before
         assert damage(store) == []
+
+
+def mean(rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    return {"mean": ksdp.noise(rows.mean(axis=0), rng, scale=5.0)}
+
+
+def screened(folder: Path) -> None:
+    data = np.random.default_rng(0).normal(size=(24, 3))
+    data[5] += 2000
+    ksdp.clear(
+        data, mean, version=1, clearance=folder / "c.json", key=folder / "ada.key", who="Ada",
+        store=folder / "store", party_size=0.5, with_runs=150, margin=0.7, fresh_runs=0, seed=1,
+    )  # fmt: skip
+
+
+@pytest.mark.validity
+def test_a_clearing_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_same(tmp_path: Path) -> None:
+    def new(name: str) -> Path:
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        (tmp_path / name).mkdir()
+        make_identity(tmp_path / name, "ada")
+        return tmp_path / name
+
+    whole = new("whole")
+    found = done(lambda: screened(whole))
+    assert found is not None
+    points, seconds = found
+    listed = read_clearance(whole / "c.json").documents
+    rng = np.random.default_rng(3)
+    dies = [(int(at), 0.0) for at in (*range(points - 5, points + 1), *rng.integers(1, points - 5, 4))]
+    dies += [(0, float(after)) for after in rng.uniform(0.05, 0.9 * seconds, 10)]
+    for at, after in dies:
+        folder = new("killed")
+        while done(lambda: screened(folder), at, after) is not None:  # noqa: B023 - called here
+            folder, after = new("killed"), after / 2
+        if not (folder / "c.json").exists():
+            assert done(lambda: screened(folder)) is not None  # noqa: B023
+        assert read_clearance(folder / "c.json").documents == listed
+        assert list(folder.glob("store/screens/*.json"))  # the clearance is the last that is written
+        opened = Store.open(folder / "store", create=False)
+        assert content_hash(read_clearance(folder / "c.json")) in signed_audits(opened)
+        assert damage(opened) == []
+    print(f"{len(dies)} kills of `clear`, 0 lost")
