@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
+import sys
+import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +19,27 @@ import pytest
 import ksdp
 from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
+from ksdp.tasks import rerun
 
 from .typed import typed
 
-__all__ = ["TRAINING_RUNS", "made_once", "small", "void"]
+__all__ = ["TRAINING_RUNS", "made_again", "made_once", "small", "void"]
 
 TRAINING_RUNS = 100
 """Runs that the learned statistic trains on where a test is not of what is learnt."""
+
+
+def made_again(unused: bytes, jobs: list[object]) -> rerun.Answer | None:
+    """What a new process answers that makes runs again, without the half second of its start."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+        asked, answered = Path(folder) / "asked", Path(folder) / "answered"
+        asked.write_bytes(pickle.dumps((sys.path, unused, jobs)))
+        try:
+            rerun.answer_file(str(asked), str(answered))
+        except Exception:  # a process would end
+            return None
+        found: rerun.Answer = pickle.loads(answered.read_bytes())
+    return found
 
 
 def made_once(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
