@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import HealthCheck, settings
 
-from .finished import TRAINING_RUNS
+from .finished import TRAINING_RUNS, made_again
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,11 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Training is most of a small audit: where a test is not of what is learnt, little of it will do. In so small
+    """Training and a new process are most of a small audit: where a test is of neither, less will do. In so small
     a corpus nearly everybody is proved by absence, and where a test is not of that, all are measured."""
     with pytest.MonkeyPatch.context() as patch:
         if not any(map(item.get_closest_marker, ("absence", "e2e", "validity"))):
             patch.setattr("ksdp.audit.planning.absence_of", lambda *_: None)
+        if not any(map(item.get_closest_marker, ("repeats", "e2e", "validity"))):
+            patch.setattr("ksdp.tasks.repeats._elsewhere", made_again)
         if not any(map(item.get_closest_marker, ("learns", "e2e", "validity"))):
             patch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", TRAINING_RUNS)
             patch.setattr("ksdp.audit.statistics.simulated._PRODUCTS", 1e8)

@@ -15,7 +15,7 @@ import typer
 
 import ksdp
 from ksdp.audit.errors import CorpusError, DamagedFile, InputError, SpecError, StoreError
-from ksdp.audit.specs.models import CorpusSpec, parse_spec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.cli import COMMANDS, application
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.storage.audits.sql import ask
@@ -204,19 +204,6 @@ def test_sql_reads_and_writes_nothing_else(audited: tuple[Path, str], tmp_path: 
         with pytest.raises(InputError, match="the query is refused"):
             ask(opened, audited[1], query)
     assert not target.exists()
-
-
-def test_an_unknown_key_says_what_was_meant() -> None:
-    tables = {"corpus": {"path": "x.csv", "weigthing": "counts"}, "mechanism": {"name": "null"}}
-    with pytest.raises(SpecError, match=r"`corpus.weigthing`: there is no such key; did you mean `weighting`\?"):
-        parse_spec(tables)
-
-
-def test_a_table_with_one_column_of_numbers_and_text_is_not_a_table_of_its_ids(tmp_path: Path) -> None:
-    path = tmp_path / "mail.csv"
-    path.write_text("id,body\n1,hello there\n2,good day\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"only `id` holds numbers.*`corpus.text`"):
-        load_corpus(CorpusSpec(path=str(path)), tmp_path, nonnegative=False)
 
 
 def test_tables_are_standardised_where_asked(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 import ksdp
 from ksdp.audit.errors import InvalidAudit
 
+pytestmark = pytest.mark.repeats
+
 Matrix = NDArray[np.float64]
 FEW = {"party_size": 0.5, "with_runs": 20, "fresh_runs": 0, "seed": 1}
 

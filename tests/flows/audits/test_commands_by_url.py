@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-import ksdp
 from ksdp.storage.readers import spec_files
 
 from ...buckets import bucket
@@ -141,16 +140,6 @@ def test_a_first_spec_names_the_url(both: Both, tmp_path: Path, monkeypatch: pyt
     far, near = (Path(name).read_text().splitlines() for name in ("patients.toml", "near.toml"))
     assert [line for line, other in zip(far, near, strict=True) if line != other] == [f'path = "{url}"']
     typed("plan", "patients.toml", code=0)
-
-
-def test_python_reads_specs_and_vocabularies_at_urls(both: Both) -> None:
-    near, far = (ksdp.audit(folder / "spec.toml").verdicts for folder in (both.near, both.far))
-    pd.testing.assert_frame_equal(near, far)
-    texts = ["worda wordb", "wordb wordc", "wordc worda worda"] * 10
-    words = (str(both.near / "words.txt"), both.url.format("words.txt"))
-    asked: dict[str, Any] = {"rank": 2, "party_size": 0.3, "with_runs": 15, "fresh_runs": 0}
-    one, other = (ksdp.audit(texts, "pd-svd", vocabulary=name, **asked).summary.corpus for name in words)
-    assert one == other
 
 
 @pytest.mark.e2e

@@ -51,7 +51,7 @@ name = "summed:NoisyTotal"
 [design]
 unit = "group"
 party_size = 0.2
-with_runs = 60
+with_runs = 80
 [statistics]
 families = []
 names = ["summed:OVERLAP"]
@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_plan_counts_groups(typed: Callable, folder: Path) -> None:
     said = typed("plan", folder / "groups.toml", "--json", check=0).out
-    assert (said["documents"], said["unit"], said["runs"]) == (40, "group", 300)
+    assert (said["documents"], said["unit"], said["runs"]) == (40, "group", 400)
 
 
 def test_whole_groups_are_left_out_of_a_list_and_lists_documents(
