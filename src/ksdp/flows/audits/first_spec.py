@@ -104,7 +104,8 @@ with_runs = {runs}               # runs that hold a document: twice those that c
 level = 0.05                  # false discoveries among those called sensitive
 margin = {margin}                  # the largest advantage that you are willing to accept
 """
-    known = before_words(known_before(make_plan(parse_spec(tomllib.loads(text)), corpus)))
+    spec = parse_spec(tomllib.loads(text))
+    known = before_words(known_before(make_plan(spec, corpus))) if corpus.features > rank else []
     return "".join((text, *(f"# {line}\n" for line in ("", *known) if known)))
 
 
