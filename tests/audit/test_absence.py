@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.absence import absence_bounds, absence_shown
+from ksdp.audit.absence import absence_bounds, absence_shown, pull
 from ksdp.audit.contract import EXACT, UNKNOWN, Database, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
@@ -179,3 +179,11 @@ def test_proofs_of_a_party_and_of_some_documents_are_those_of_their_pool() -> No
     assert held.absent is not None
     assert sorted([*held.absent.units, *held.audited]) == mine.tolist()
     np.testing.assert_array_equal(held.absent.bound, found.bound[np.searchsorted(mine, held.absent.units)])
+
+
+def test_the_pull_on_v_is_that_of_plain_loops() -> None:
+    x, v = LINKED.toarray(), np.linalg.svd(LINKED.toarray())[2][:2]
+    moves = np.array([np.outer(v @ row, row) for row in x])  # of V, the gaps aside
+    spread = 3 / 7 * 4 / 7 * (moves**2).sum(axis=0)
+    wanted = [np.sqrt((np.divide(m**2, spread, where=spread > 0, out=np.zeros_like(m))).sum()) for m in moves]
+    np.testing.assert_allclose(pull(LINKED, 3, 2), wanted, rtol=1e-9)

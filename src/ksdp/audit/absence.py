@@ -8,6 +8,8 @@ databases as an audit draws them. It ends where others' documents in every run h
 Sums of rows show all features of a run. Leading singular vectors show those of the documents that hang together:
 the first one is positive on the connected part (documents and features) with the largest singular value, by Perron
 and Frobenius, and zero elsewhere. The chance that a document is elsewhere is bounded, and subtracted.
+
+What is not proved is ranked by how far a document moves these vectors, to first order (`pull`).
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.contract import EXACT, Release
+from ksdp.audit.mechanisms.factorisation.lanczos import singular_rows
 from ksdp.audit.numeric.array_types import Floats, Ints
 
-_CERTAIN = 1e-9
+_CERTAIN = 1e-6
 """A draw that misses all of some documents with at most this chance makes their feature a hub."""
 
 
@@ -95,6 +98,20 @@ def absence_bounds(
         if shown == "factor":
             best = np.maximum(best - _apart_chance(rows, size, poisson, others), 0.0)
     return Absence(best, feature, having[0][feature])
+
+
+def pull(rows: sp.csr_array, size: int, rank: int) -> Floats:
+    """How far each document moves V to first order, beside how far the others of a run do, shape (n,).
+
+    x moves V_sa by <x, v_s> x_a over a gap that all have in common, and the others move it with a variance of
+    p (1 - p) sum <x, v_s>^2 x_a^2. Numbers of V are taken as independent, which they are not: this ranks documents
+    and proves nothing of them.
+    """
+    part, squares = size / rows.shape[0], rows.multiply(rows).tocsr()
+    weights = np.square(np.asarray(rows @ singular_rows(rows, rank, np.ones(rows.shape[1])).rows.T))
+    others = part * (1.0 - part) * np.asarray(squares.T @ weights)
+    told = np.asarray(squares @ np.divide(1.0, others, out=np.zeros_like(others), where=others > 0))
+    return np.asarray(np.sqrt((weights * told).sum(axis=1)))
 
 
 def _none_drawn(marked: NDArray[np.integer], draws: int, among: int, poisson: bool = False) -> Floats:

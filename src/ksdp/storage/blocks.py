@@ -261,7 +261,6 @@ def _joined_cells(flat: NDArray[Any], counts: NDArray[np.int64]) -> pa.Array:
 
 
 def _of_cells(column: Any, dtype: Any) -> NDArray[Any]:
-    """The numbers of all cells of a column, one cell after the other."""
     _, offsets, data = column.combine_chunks().buffers()
     ends = np.frombuffer(offsets, np.int64 if pa.types.is_large_binary(column.type) else np.int32)
     ends = ends[: len(column) + 1]

@@ -171,7 +171,6 @@ def read_clearance(path: Path) -> Clearance:
 
 
 def _signer(path: Path, signature: Any, signed: bytes) -> Ed25519PublicKey:
-    """The key that signed these bytes, by the file's own account, verified."""
     try:
         if set(signature) != {"algorithm", "content", "fingerprint", "public_key", "signature"}:
             raise ValueError("other keys")

@@ -241,7 +241,7 @@ def write_findings(
     decisions: Decisions,
     detectable: NDArray[np.float64],
     known: Mapping[str, NDArray[np.float64]],
-    absent: tuple[NDArray[np.str_], NDArray[np.float64]],
+    absent: tuple[NDArray[np.str_], NDArray[np.float64]] | None = None,
 ) -> None:
     """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs.
 
@@ -273,7 +273,9 @@ def write_findings(
         "runs_to_decide": decisions.runs_to_decide,
     } | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     drop_checksum(folder / "audit.json")  # of an earlier version of the tables, until it is written again
-    tables = [VERDICTS.of(verdicts), VERDICTS.of(_absent_columns(*absent, verdicts["knows_all"]))]
+    tables = [VERDICTS.of(verdicts)]
+    if absent is not None:
+        tables.append(VERDICTS.of(_absent_columns(*absent, verdicts["knows_all"])))
     write_table_with_checksum(folder / "verdicts.parquet", pa.concat_tables(tables))
     STATISTICS.write(
         folder / "statistics.parquet",

@@ -144,7 +144,6 @@ _RUN, _DOCUMENT = "run", "document"
 
 
 def _as_table(given: Any, what: str) -> pa.Table:
-    """A Parquet file, an Arrow table or a DataFrame, as an Arrow table."""
     if isinstance(given, str | Path):
         return _parquet(Path(given))
     if isinstance(given := arrow_or_same(given), pa.Table):

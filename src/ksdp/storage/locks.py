@@ -123,7 +123,6 @@ def _opened(path: Path, flags: int, held: int | None = None) -> Iterator[int]:
 
 
 def _take(descriptor: int, how: int) -> bool:
-    """Whether the lock was had; it always is where it is waited for."""
     try:
         fcntl.flock(descriptor, how)
     except OSError as error:

@@ -102,7 +102,6 @@ def _ours_alone(path: Path) -> bool:
 
 
 def _migrated_and_empty(database: Path) -> bool:
-    """Whether migrations have come to their end here and nothing since."""
     try:
         with _opened(database) as made:
             whole = made.execute("PRAGMA quick_check").fetchone() == ("ok",)

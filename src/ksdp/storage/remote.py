@@ -134,7 +134,6 @@ def place_at(url: str) -> Place:
 
 @lru_cache(maxsize=16)
 def _files(url: str) -> tuple[Any, str]:
-    """The file system of a URL, as fsspec has it, and the folder's path in it."""
     import fsspec
     import pyarrow as pa
     from fsspec.implementations.arrow import ArrowFSWrapper

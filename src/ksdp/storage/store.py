@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it: the operating system may take less at a time."""
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]

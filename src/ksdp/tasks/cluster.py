@@ -212,7 +212,6 @@ def _started(**options: Any) -> Any:
 
 
 def _tried(options: dict[str, Any]) -> Any:
-    """One of whose workers was killed while they started is started again."""
     from distributed import LocalCluster
 
     for left in reversed(range(_TRIES)):
@@ -277,7 +276,6 @@ def _with_security(made: Callable[..., Any], arguments: dict[str, Any], insecure
 
 @contextmanager
 def _named_cluster(asked: ClusterSpec) -> Iterator[Any]:
-    """Start a cluster, ask it for its workers, and wait for the first of them."""
     name = str(asked.cluster_class)
     made = cluster_class(name)
     try:
@@ -334,7 +332,6 @@ def _connected(address: str) -> Any:
 
 
 def _connected_again(address: str) -> Any:
-    """A client of somebody's scheduler that may be about to come back."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:

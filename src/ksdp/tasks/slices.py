@@ -227,7 +227,6 @@ def _effect(
     rule: DecisionSpec,
     table: KSTable,
 ) -> Effect | None:
-    """One document and its column; None where an arm of it is empty."""
     (first, (old,)), (last, (new,)) = before, after
     if not 0 < first[at].sum() < first.shape[1] or not 0 < last[at].sum() < last.shape[1]:
         return None

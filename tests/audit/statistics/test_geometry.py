@@ -134,18 +134,6 @@ def test_log_density_is_that_of_the_nnls_mixture(k: int) -> None:
     assert found[1] == pytest.approx(3 * math.log(FLOOR))
 
 
-def test_empty_and_repeated_topics_of_a_cone_change_nothing() -> None:
-    topics, documents = drawn_cone(4, 3)
-    degenerate = np.vstack([topics, topics[0], np.zeros(24)])
-    np.testing.assert_allclose(
-        mixture_log_density(Observables({"T": degenerate}), documents),
-        mixture_log_density(Observables({"T": topics}), documents),
-        rtol=1e-8,
-        atol=1e-10,
-    )
-    assert np.isfinite(mixture_log_density(Observables({"T": np.zeros((2, 24))}), documents)).all()
-
-
 def test_missing_weight_is_that_of_plain_loops() -> None:
     documents, v = counts(26), np.random.default_rng(1).normal(size=(3, 14))
     v[:, [2, 7, 11]] = 0.0

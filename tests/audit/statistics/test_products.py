@@ -13,7 +13,6 @@ from ksdp.audit.statistics.products import (
     basis_name,
     basis_products,
     centred_squared_norms,
-    gram,
     in_panel,
     mean_products,
     over_entries,
@@ -49,15 +48,6 @@ def test_indices_of_64_bits_memory_order_and_read_only_arrays_make_no_difference
     np.testing.assert_array_equal(
         products(Observables({"V": np.asfortranarray(basis)}), Documents(wide), "V"), expected
     )
-
-
-def test_observables_of_single_precision_are_computed_with_in_double() -> None:
-    matrix = draw(4)
-    basis = np.random.default_rng(1).normal(size=(5, 30)).astype(np.float32)
-    observables = Observables({"V": basis})
-    assert gram(observables, "V").dtype == np.float64
-    expected = matrix.toarray() @ basis.astype(float).T
-    np.testing.assert_allclose(products(observables, Documents(matrix), "V"), expected, rtol=1e-13, atol=1e-13)
 
 
 def test_documents_are_centred_where_a_mean_comes_with_singular_vectors() -> None:

@@ -14,10 +14,13 @@ import ksdp as product
 from ksdp.audit.absence import absence_bounds
 from ksdp.audit.errors import DamagedFile, InputError
 from ksdp.dashboards.audits.sentences import absent
+from ksdp.flows.audits.first_spec import first_spec
+from ksdp.flows.audits.forecast import forecast, forecast_words
 from ksdp.flows.audits.replay import replay
 from ksdp.storage.audits.queries import Filter, Findings
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import check_verdicts, read_spec, read_statistics, read_verdicts
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.absence
@@ -93,3 +96,20 @@ def test_a_row_that_absence_does_not_prove_is_damage(found: product.Audit, tmp_p
     write_table_with_checksum(tmp_path / "verdicts.parquet", table)
     with pytest.raises(DamagedFile, match=f"'{PROVED}'"):
         check_verdicts(tmp_path, spec)
+
+
+def test_a_forecast_and_a_first_spec_show_who_is_proved_and_who_is_next(
+    rows: sp.csr_array, tmp_path: Path
+) -> None:
+    dense = np.column_stack((np.ceil(rows.toarray()[:, 2:]), np.ones((60, 5))))
+    dense[np.arange(60), 30 + np.arange(60) % 5] = 0  # a column that all have would weigh nothing
+    sp.save_npz(tmp_path / "rows.npz", sp.csr_matrix(dense))
+    text = first_spec(str(tmp_path / "rows.npz"), tmp_path, 0.2)
+    (tmp_path / "rows.toml").write_text(text)
+    planned = forecast(*read_spec_file(tmp_path / "rows.toml"))
+    assert (planned["documents"], planned["before"]["sensitive"]) == (60, 30)
+    assert planned["before"]["tenths"] == {"0.9": 30}
+    assert "".join(planned["before"]["furthest"]).isdigit()
+    for words in (text, forecast_words(planned)):
+        assert "30 documents are sensitive before any run, by their rarest feature alone" in words
+        assert "these move V furthest" in words

@@ -166,7 +166,6 @@ def _settings(one: NoisedNumbers, other: NoisedNumbers) -> Iterator[tuple[NDArra
 
 
 def _places(numbers: Floats, returned: Floats) -> Ints:
-    """Where numbers stand in what `noise` returned; -1 of those that do not."""
     if not len(returned):
         return np.full(len(numbers), -1, np.int64)
     order = np.argsort(returned)
@@ -175,7 +174,6 @@ def _places(numbers: Floats, returned: Floats) -> Ints:
 
 
 def _fresh(draws: list[tuple[NDArray[np.str_], Floats]]) -> bool:
-    """Whether draws at scale 1 are all different, but for signs, and of their law."""
     from scipy.stats import kstest  # slow to load
 
     laws, drawn = (np.concatenate(part) for part in zip(*draws, strict=True))

@@ -196,7 +196,6 @@ def _arms(
     rng: np.random.Generator,
     progress: Callable[[int], None] | None,
 ) -> np.ndarray:
-    """The likelihood ratio in every run on each database, shape (2, runs)."""
     arms = np.empty((2, runs))
     for run in range(runs):
         for arm, database in enumerate(pair):

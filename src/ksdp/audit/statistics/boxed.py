@@ -49,7 +49,6 @@ def _direction(gradient: Floats, gram: Floats, free: Ints, count: int, factor: F
 
 @njit(cache=True, nogil=True)
 def _exact_step(u: Floats, gradient: Floats, gram: Floats, upper: float, free: Ints, factor: Floats) -> None:
-    """Go from `u` to the minimum over the coordinates strictly inside their bounds."""
     last = factor.shape[0] - 1
     count = 0
     for t in range(u.shape[0]):
@@ -84,7 +83,6 @@ def _exact_step(u: Floats, gradient: Floats, gram: Floats, upper: float, free: I
 
 @njit(cache=True, nogil=True)
 def _gradient(u: Floats, products: Floats, padded: Floats, gradient: Floats) -> None:
-    """Fill in u G - p, from scratch, so that rounding does not pile up."""
     for s in range(len(u)):
         gradient[s] = -products[s]
     for t in range(len(u)):

@@ -154,7 +154,6 @@ def mixture_log_density(observables: Observables, documents: Documents) -> Float
 
 @njit(cache=True, nogil=True)
 def _missing(indptr: Ints, indices: Ints, data: Floats, left_out: NDArray[np.bool_]) -> Floats:
-    """Part of |x|^2 on features that are left out, shape (n_documents,)."""
     out = np.zeros(indptr.shape[0] - 1)
     left = left_out.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
     for i in range(len(out)):
@@ -187,7 +186,6 @@ def _support_lanes(observables: Observables, documents: Documents) -> EntryColum
 
 
 def _ask_support(observables: Observables, documents: Documents) -> None:
-    """Have the support of V looked at in the next pass over the documents."""
     if basis_name(observables) == "V":
         ask(observables, documents, "support", _support_lanes(observables, documents))
 

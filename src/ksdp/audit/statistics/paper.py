@@ -338,7 +338,6 @@ def _passes(
     order: Ints,
     norm: float,
 ) -> Floats:
-    """Sum of W, sum of D less the total, and maximum of D, shape (n, 3)."""
     rows, rank = indptr.shape[0] - 1, features.shape[1]
     scale = 1.0 / norm if norm > 0.0 else 0.0
     longest = 0
@@ -373,7 +372,6 @@ def _total(features: Floats) -> float:
 
 
 def _supports(observables: Observables, documents: Documents) -> Iterator[tuple[slice, Ints, Ints, Floats]]:
-    """Documents as CSR arrays, whole, or in dense parts where they are centred."""
     matrix = documents.matrix
     if not has_mean(observables):
         yield slice(0, matrix.shape[0]), *csr_arrays(documents)

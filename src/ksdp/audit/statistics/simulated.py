@@ -289,7 +289,6 @@ def _inner(vectors: Singles, other: Singles) -> Floats:
 
 
 def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
-    """Numbers; numbers and levels; these and order; products of two of them."""
     numbers, levels, order = inner
     both = np.asarray(numbers + levels)
     whole = np.asarray(both + order)
@@ -476,7 +475,6 @@ class Entries:
 
 
 def _standardise(values: Singles) -> Floats:
-    """Rows, in place; their deviations, infinite where it is rounding alone."""
     values -= values.mean(axis=1)[:, None]
     deviations = values.std(axis=1)
     deviations[deviations < _ROUNDING] = np.inf

@@ -179,7 +179,6 @@ class RemovalDevice(_Node):
     def _added(
         self, form: _Ciphertexts, bit: mpz, plaintexts: list[int], products: list[mpz], zeros: list[mpz]
     ) -> list[mpz]:
-        """The products with this device's noise, or nothing, multiplied in."""
         public = form.public
         table = FixedBase(int(bit), int(public.square), public.bits) if len(plaintexts) > _FEW_POWERS else None
         after = []

@@ -155,7 +155,6 @@ class PrivateKey:
 
     @cached_property
     def _helpers(self) -> tuple[tuple[mpz, mpz, mpz], ...]:
-        """For each prime: itself, its square, and the inverse of L(g^(prime - 1))."""
         out = []
         for prime in (mpz(self.p), mpz(self.q)):
             power = gmpy2.powmod(1 + mpz(self.public.n), prime - 1, prime**2)

@@ -246,7 +246,6 @@ class _Clients:
         return [pack("pem-upload", digest, where, share.astype("<u8").tobytes()) for share in shares], rows
 
     def _batch(self, name: str) -> sp.csr_array:
-        """All records of a client; of a stream the next ones, which are then gone."""
         held, rows = self._records[name], self._terms.rows
         if not self._terms.budget.stream:
             return held
@@ -333,7 +332,6 @@ def _serve(side: _Side, random_bytes: RandomBytes, sampler: Sampler) -> Rounds[P
 
 
 def _aggregate(side: _Side, random_bytes: RandomBytes, algorithm: PemAlgorithm) -> Rounds[PemOutcome]:
-    """Aggregate: announce states, add the servers' sums, make the next state."""
     yield from side.begin(0, random_bytes)
     terms, engine = side.terms, side.engine
     state, counted = algorithm.init(), list[int]()
@@ -367,7 +365,6 @@ def _rows(side: _Side, holder: str, body: bytes) -> int:
 
 
 def _next(side: _Side, algorithm: PemAlgorithm, state: PemState, steps: Steps, rows: int) -> PemState:
-    """The next state, from a sum that is within what bounds and noise allow."""
     sizes, rooms = zip(*((b.size, side.terms.room(b, side.clients)) for b in state.blocks), strict=True)
     limits = np.repeat(np.array(rooms), sizes)
     if ((steps > limits) | (steps < -limits)).any():

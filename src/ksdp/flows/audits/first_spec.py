@@ -13,9 +13,11 @@ import numpy as np
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
+from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, parse_spec
 from ksdp.audit.specs.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
+from ksdp.flows.audits.forecast import before_words, known_before
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse
@@ -102,8 +104,9 @@ with_runs = {runs}               # runs that hold a document: twice those that c
 level = 0.05                  # false discoveries among those called sensitive
 margin = {margin}                  # the largest advantage that you are willing to accept
 """
-    parse_spec(tomllib.loads(text))
-    return text
+    spec = parse_spec(tomllib.loads(text))
+    known = before_words(known_before(make_plan(spec, corpus))) if corpus.features > rank else []
+    return "".join((text, *(f"# {line}\n" for line in ("", *known) if known)))
 
 
 def _left(corpus: Corpus) -> str:

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ksdp.audit.absence import absence_shown, pull
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.contract import traits_of
 from ksdp.audit.coverage import coverage_of, telling
@@ -16,9 +19,11 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.recorded import is_own
+from ksdp.audit.numeric.sparse_rows import rows_of
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
+from ksdp.audit.reviewing import visible
 from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.sampling import measure, sample, try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
@@ -117,13 +122,45 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
             "shows"
         )
-    if absent := forecast.get("absent"):
-        lines.append(f"absence   {absent} of them are sensitive before any run, by their rarest feature alone")
+    lines += before_words(forecast["before"])
     if forecast["unread"]:
         lines.append(
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
         )
     return "\n".join(lines)
+
+
+_BAR, _NAMED = 30, 5
+"""Letters of the longest bar; documents that are named."""
+
+
+def known_before(plan: Plan) -> dict[str, Any]:
+    """What is known of documents before any run: how many are proved, by tenths of D, and who pulls at V most."""
+    proved = np.zeros(0) if plan.absent is None else plan.absent.bound
+    known: dict[str, Any] = {"sensitive": len(proved), "unit": plan.units.word}
+    tenths = np.bincount(np.minimum((10 * proved).astype(np.int64), 9), minlength=10)
+    known["tenths"] = {f"{n / 10:.1f}": int(count) for n, count in enumerate(tenths) if count}
+    rank, shown = traits_of(plan.mechanism).rank, absence_shown(plan.read)
+    if rank is not None and shown == "factor":
+        mine = plan.holdings.victim
+        moves = pull(rows_of(plan.units.matrix, mine), plan.holdings.size, rank)
+        furthest = plan.audited[np.argsort(-moves[np.searchsorted(mine, plan.audited)], kind="stable")]
+        known["furthest"] = [str(name) for name in plan.units.ids[furthest[:_NAMED]]]
+    return known
+
+
+def before_words(known: Mapping[str, Any]) -> list[str]:
+    """The same for people, with a bar for each tenth of D."""
+    lines, most = [], max(known["tenths"].values(), default=1)
+    if known["sensitive"]:
+        many = f"{known['sensitive']:,} {known['unit']}s are sensitive before any run"
+        lines.append(f"before    {many}, by their rarest feature alone; lower bounds of their D:")
+        for tenth, count in known["tenths"].items():
+            lines.append(f"          {tenth}  {'#' * math.ceil(_BAR * count / most):{_BAR}} {count:,}")
+    if known.get("furthest"):
+        names = ", ".join(visible(name) for name in known["furthest"])
+        lines.append(f"{'' if lines else 'before':10}of those that are measured, these move V furthest: {names}")
+    return lines
 
 
 def _spent(hours: float) -> str:
@@ -194,7 +231,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "coverage": {name: list(who) for name, who in covered.read_by.items()},
         "unread": list(covered.unread),
         "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
-        "absent": 0 if plan.absent is None else len(plan.absent.units),
+        "before": known_before(plan),
         "proved": plan.proved,
         "promise": _promise(plan),
         "seconds_a_run": costs.run,

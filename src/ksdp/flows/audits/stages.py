@@ -239,7 +239,7 @@ async def conclude(
         interim.decisions,
         detectable(tested),
         _known(tested),
-        (np.zeros(0, np.str_), np.zeros(0)) if absent is None else (plan.units.ids[absent.units], absent.bound),
+        None if absent is None else (plan.units.ids[absent.units], absent.bound),
     )
     write_effects(folder, plan.units.ids, effects)
     write_curves(folder, curves)

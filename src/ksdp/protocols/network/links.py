@@ -236,7 +236,6 @@ class Link:
 
     @property
     def _fixed(self) -> bool:
-        """Whether messages have passed: until then the peer may start over."""
         return self._begun or self._received > 0
 
     async def _take(self, frame: Frame) -> None:

@@ -339,7 +339,6 @@ async def run_over_mesh(rounds: Rounds[_Outcome], mesh: Mesh, *, present: float,
 
 
 def _step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
-    """The next round, or the result (no thread may let a `StopIteration` out)."""
     try:
         return next(rounds) if arrived is None else rounds.send(arrived)
     except StopIteration as stop:

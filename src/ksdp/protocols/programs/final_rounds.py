@@ -77,7 +77,6 @@ def _most_rows(terms: RunTerms) -> int:
 def _topics(
     terms: RunTerms, engine: RoundEngine, side: ComputingSide, matrix: sp.csr_array, noise: NoiseSource
 ) -> Rounds[tuple[PartyResult, tuple[int, ...]]]:
-    """The topics, this party's coefficients, and the rows of every party."""
     mechanism, final = exact_part(terms.mechanism), terms.shares
     assert isinstance(mechanism, PDNMF)
     assert final is not None

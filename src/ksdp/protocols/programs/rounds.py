@@ -312,7 +312,6 @@ class ProgramRounds:
         return rows
 
     def _announce(self, request: Request | None) -> Rounds[None]:
-        """Say what comes; without a server the rounds that come say it themselves."""
         if not self._server:
             return
         body = request_body(request)

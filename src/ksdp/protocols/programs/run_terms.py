@@ -315,7 +315,6 @@ def _spread(terms: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_another_mechanism(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> set[str]:
-    """Terms that are not compared: a mechanism's own where its name differs."""
     for name, follow in _NAMES_OF_MECHANISMS.items():
         if not _same(own.get(name), theirs.get(name)):
             return {term for term in {*own, *theirs} if term != name and term.startswith(follow)}

@@ -197,7 +197,6 @@ async def _projected(
 
 
 async def _start_seen(shares: SharedArithmetic, basis: Integers, task: Decomposition) -> Integers:
-    """The agreed start in coordinates of the basis, shape (rank, block)."""
     start = fixed(start_block(task.start_seed, task.features, task.rank), _PUBLIC)
     (seen,) = await shares.rounded(Local(product(start, basis), _PUBLIC + FRACTION + _GROWTH, _PUBLIC))
     return seen
@@ -228,7 +227,6 @@ async def _noisy_vectors(
 
 
 async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
-    """R^T R of R = Y - Q B, to second order in how far Q is from orthonormal."""
     square, half = await shares.rounded(
         Local(product(ritz, ritz), 2 * FRACTION + 2), Local(product(ritz, overlap), 2 * FRACTION + 2)
     )

@@ -334,7 +334,6 @@ def _full_fit(shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> _F
 
 
 async def _check_thresholds(shares: SharedArithmetic, fits: list[_SimplexFit]) -> None:
-    """Open whether all topics were projected; where not, nothing else."""
     if fits:
         faults = np.sum([fit.faults for fit in fits], axis=0)
         if (await shares.opened(await shares.negative(-faults % PRIME, _FAULT_BITS)))[0] != 0:

@@ -328,7 +328,6 @@ class SumRounds:
         return total
 
     def _opened(self, arrived: Bodies) -> dict[str, bytes]:
-        """The contributions, if everybody has heard the same sums so far."""
         contributions = {}
         for peer, body in arrived.items():
             heard, contributions[peer] = read_from(peer, partial(unpack, "summed", count=2), body)

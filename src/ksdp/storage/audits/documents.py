@@ -42,7 +42,6 @@ def values_bytes(summary: Summary, statistics: int) -> int:
 
 
 def _literal(summary: Summary) -> bool:
-    """`literal` has a lane for each document; the other designs have one."""
     return summary.design.kind == "literal"
 
 
@@ -156,7 +155,6 @@ class _Opened:
 
 @lru_cache(maxsize=2)
 def _open(folder: Path) -> _Opened:
-    """The matrix stays on disk; lengths of its rows and ids are kept."""
     matrix, labels, _ = read_mapped(folder)
     squares = sp.csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape, copy=False)
     return _Opened(matrix, np.sqrt(squares @ np.ones(matrix.shape[1])), labels["id"])

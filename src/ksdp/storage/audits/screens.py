@@ -93,7 +93,6 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
 
 
 def _rows_of(verdicts: RoundVerdicts, out: Sequence[str]) -> pa.Table:
-    """Some documents of a round, with their verdicts and strongest evidence."""
     rows = verdicts.verdicts.filter(pc.is_in(verdicts.verdicts["document"], pa.array(out, pa.string())))
     rows = rows.select(_COLUMNS)
     return rows.add_column(0, "round", pa.array([verdicts.number] * len(rows), pa.int32()))

@@ -81,7 +81,6 @@ def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any
 
 
 def _unbiased(store: Store, audit: str) -> pa.Table:
-    """D of every document beside what it is without the bias of choosing."""
     summary = read_summary(store.audit(audit))
     table = read_verdicts(store.audit(audit)).select(list(_UNBIASED[:2]))
     ids = enumerate(table["document"].to_pylist())

@@ -137,7 +137,6 @@ def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _open_json_lines(path: Path, encoding: str) -> Columns:
-    """Open JSON lines, whose columns are all keys that an object has."""
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
     lines = read_text(path, encoding).rstrip().split("\n")
     if lines == [""]:
@@ -146,7 +145,6 @@ def _open_json_lines(path: Path, encoding: str) -> Columns:
 
 
 def _open_json(path: Path, encoding: str) -> Columns:
-    """Open one array of objects, whose columns are all keys that an object has."""
     rows = _json(path, read_text(path, encoding))
     if not isinstance(rows, list):
         raise Refused(path, "is not an array of objects.")
@@ -247,7 +245,6 @@ def read_matrix(path: Path) -> Any:
 
 
 def _open_array(path: Path, encoding: str) -> Columns:
-    """Open the matrix of a file of NumPy; its columns are numbered from 0."""
     matrix = read_matrix(path)
     kind = {"b": np.dtype(np.uint8), "f": np.dtype(np.float64)}.get(
         matrix.dtype.kind, matrix.dtype.newbyteorder("=")

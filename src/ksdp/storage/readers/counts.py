@@ -49,7 +49,6 @@ def is_sparse(path: Path) -> bool:
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
-    """Refuse what a file declares before anything of that size is made."""
     if rows > MOST_ROWS or columns > MOST_COLUMNS:
         raise Refused(
             path,
@@ -131,7 +130,6 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
 
 
 def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
-    """Counts as float64 CSR, or a refusal that names the first row at fault."""
     if 0 in matrix.shape:
         raise Refused(path, f"is empty: {matrix.shape[0]} rows, {matrix.shape[1]} columns.")
     values = matrix.data.astype(np.float64)

@@ -160,7 +160,6 @@ class ReviewLog:
 
 
 def _parsed(content: bytes, before: ReviewLog) -> ReviewLog:
-    """The log in some bytes, which begin with what is in another log."""
     *lines, torn = content[len(before.content) :].split(b"\n")
     entries, newest, fault = list(before.entries), before.head, ""
     try:

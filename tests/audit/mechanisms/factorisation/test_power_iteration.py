@@ -18,7 +18,6 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     orthonormalise,
     sec_sum,
     settle_signs,
-    stack,
     start_block,
     subspace_sine,
 )
@@ -190,9 +189,3 @@ class TestLimit:
         signs = np.sign(np.array(minors[1:]) / np.array(minors[:-1]))
         values = np.arange(rank, 0, -1.0)
         np.testing.assert_array_equal(settle_signs(rows, values, start), rows * signs[:, None])
-
-
-def test_stack_keeps_order_and_one_party_is_not_copied() -> None:
-    matrix = with_spectrum(30, 20, [2.0, 1.0], 0)
-    assert stack([matrix]) is matrix
-    assert np.array_equal(stack(split(matrix, 4)).toarray(), matrix.toarray())

@@ -171,14 +171,6 @@ def test_empty_topics_and_empty_data_never_give_nan(penalties):
     np.testing.assert_array_equal(nothing.T, T0)
 
 
-def test_simplex_is_refused_with_regularisers_and_dropped_by_default():
-    X, T0 = synthetic(20, 30, seed=5), start_of(3, 30)
-    np.testing.assert_allclose(pd_nmf_iter([X], T0).T.sum(axis=1), 1)
-    assert np.abs(pd_nmf_iter([X], T0, penalties=Penalties(delta=0.5)).T.sum(axis=1) - 1).max() > 0.01
-    with pytest.raises(SpecError, match="`simplex` must be false where a regulariser is set"):
-        pd_nmf_iter([X], T0, simplex=True, penalties=Penalties(alpha=0.1))
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

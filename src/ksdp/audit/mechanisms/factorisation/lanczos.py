@@ -199,7 +199,6 @@ def orthogonalise(basis: Matrix, across: Matrix, count: int, vector: Vector, c: 
 
 @njit(cache=True, nogil=True)
 def _with_room(rows: Matrix, room: int) -> tuple[Matrix, Matrix]:
-    """Rows with zeros below them, `room` in all; and the same transposed."""
     longer, across = np.zeros((room, rows.shape[1])), np.zeros((rows.shape[1], room))
     for j in range(len(rows)):
         for i in range(rows.shape[1]):
@@ -239,7 +238,6 @@ def _squared(rows: CentredRows, v: Vector, middle: Vector, out: Vector) -> None:
 
 @njit(cache=True, nogil=True)
 def _next_check(count: int, excess: float, last: int, last_excess: float) -> int:
-    """Errors fall geometrically: look again when this one should have passed."""
     wait = 4.0
     if 1.0 < excess < last_excess:
         wait = np.log(excess) / np.log(last_excess / excess) * (count - last)

@@ -67,7 +67,6 @@ def random_topics(features: int, rank: int, seed: int) -> Matrix:
 
 
 def _truncated_svd(matrix: sp.csr_array, rank: int) -> tuple[Matrix, Matrix, Matrix]:
-    """Return U (n x rank), s (descending), V^T (rank x d), the same on every call."""
     smaller = min(matrix.shape)
     with one_thread():
         if rank >= smaller - 1:

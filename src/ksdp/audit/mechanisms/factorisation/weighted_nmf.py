@@ -97,7 +97,6 @@ def _sweep(
     denominators: Matrix,
     penalties: Penalties,
 ) -> tuple[float, float]:
-    """Run one sweep; return the squared norms of the change of T and of T before."""
     topics, features = T.shape
     share = np.empty((2, features))
     above = np.empty(features)

@@ -77,7 +77,6 @@ def _pair(first: Vector, second: Vector, others: sp.csr_array) -> Pair:
 
 
 def _enough(noise: float) -> int:
-    """Records among which noise of this deviation, in records, is small."""
     return int(min(_MOST, 10 + 20 * noise))
 
 

@@ -524,7 +524,6 @@ class PEMApriori(AprioriParameters, PemMechanism):
         return lambda records: added_to_counts(algorithm, counted, records), self.equations(parts, pool.share)
 
     def _counted(self, observables: Observables) -> NDArray[np.int64]:
-        """The pairs that were counted: those of frequent items, shape (pairs, 2)."""
         shares = announced(observables, "T")[0]
         lowest = self.support * self.sampling * (1 - 1e-6)  # stored in single precision
         frequent = np.flatnonzero(shares >= lowest).astype(np.int16)[:, None]

@@ -218,7 +218,6 @@ class DPNMF(GaussianBasis):
         return adds, LinearSystem(known, noise, of_all=False)
 
     def _topics(self, released: Matrix, own: sp.csr_array) -> Matrix:
-        """T before the first sweep and after each, shape (sweeps + 1, rank, features)."""
         features = released.shape[-1] - 1
         T = random_topics(features, self.rank, self.start_seed)
         W, squares, found = np.zeros((own.shape[0], self.rank)), _squared_norms(own), [T]

@@ -214,7 +214,6 @@ class Noisy:
 
 
 def _apart(one: Observables, other: Observables, sizes: Mapping[str, float]) -> float:
-    """How far apart the two announcements are, in standard deviations."""
     total = 0.0
     for name, deviation in sizes.items():
         gap = float(np.linalg.norm(np.asarray(one[name], np.float64) - np.asarray(other[name], np.float64)))

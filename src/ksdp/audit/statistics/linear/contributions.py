@@ -45,7 +45,6 @@ def sweep_products(rows: sp.csr_array, topics: Floats) -> tuple[Floats, Floats]:
 
 
 def _paths(products: tuple[Floats, Floats], rank: int, gamma: float, delta: float) -> Floats:
-    """The coefficient that each update gives every document, shape (n, sweeps k)."""
     path = np.empty((len(products[0]), len(products[1]) - rank))
     coefficient_paths(*products, gamma, delta, rank, path)
     return path

@@ -61,7 +61,6 @@ class CovarianceFilter:
         return np.asarray(solved.reshape(total.shape).astype(np.float64) * scale)
 
     def _terms(self, step: int) -> Any:
-        """Coefficients and what is left, of some documents after others, written out."""
         for start in range(0, len(self.weights), step * 1024):
             part = slice(start, start + step * 1024, step)
             weights = self.weights[part]
@@ -252,7 +251,6 @@ def coefficients_under(topics: Floats, products: Floats) -> Floats:
 
 
 def _total(rows: sp.csr_array, topics: Floats) -> Floats:
-    """The sum over rows of w^T (x - w T), w >= 0 their coefficients; shape (k, d)."""
     csr = arrays_of(rows)
     panel, products = panel_of(topics), np.empty((rows.shape[0], len(topics)))
     csr_times_panel(*csr, panel, products)
@@ -469,7 +467,6 @@ def _matched(
 
 
 def _centred(documents: Documents, additions: CovarianceFilter) -> Floats:
-    """Products of the centred documents with what is expected of any run."""
     products = np.empty((len(documents), len(additions.basis)))
     csr_times_panel(*csr_arrays(documents), panel_of(additions.basis), products)
     return products - additions.basis @ additions.mean

@@ -373,7 +373,6 @@ class EntryContributions(ContributionOperator):
 
 @njit(cache=True, nogil=True)
 def _entries_along(indptr: Any, indices: Any, entered: Any, panel: Any, found: Any) -> None:
-    """The product of each document's entries with a direction; each by itself."""
     for i in range(found.size):
         for p in range(indptr[i], indptr[i + 1]):
             for r in range(panel.shape[1]):

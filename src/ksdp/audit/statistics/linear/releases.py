@@ -430,7 +430,6 @@ def _who_may(pool: Pool) -> int:
 
 
 def _converged(pool: Pool) -> bool:
-    """Whether the equations are known to hold: V is the limit, as it is."""
     return is_exact(pool) and given_fields(own_mechanism(pool.mechanism)).get("solver") == "limit"
 
 

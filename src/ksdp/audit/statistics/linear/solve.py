@@ -130,7 +130,6 @@ def _pairs(made: FactoredContributions) -> int:
 
 
 def _numbers_of(made: FactoredContributions, columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Places of the sums' numbers in some columns, and of the single ones."""
     rows, single = made.split(np.arange(float(made.shape[1])))
     return np.concatenate([rows[:, columns].ravel(), single]).astype(np.int64)
 
@@ -162,7 +161,6 @@ def written_lines(made: ContributionOperator, most: int = MOST_WRITTEN) -> int:
 
 
 def _lines_written(run: RunSystem) -> int:
-    """How many rows of the sums the most even draw is found by; 0: none."""
     made, (n, m) = run.made, run.made.shape
     if run.exact and isinstance(made, FactoredContributions):
         few = few_to_write(n, m) if n <= MOST_SOLVED else written_lines(made, MOST_NOISY) == made.lines
@@ -252,7 +250,6 @@ def least_squares(run: RunSystem) -> Fitted | Direction:
 
 
 def _plain(made: ContributionOperator, numbers: Floats) -> Direction:
-    """A filter: what it says of a document, less that of an average one."""
     return Direction(numbers, -float(made.mean @ numbers), False)
 
 
@@ -293,7 +290,6 @@ def _diagonal(ridged: Floats, rounding: Floats, times: float) -> Floats:
 
 
 def _shared(parts: Floats, contents: Ints | None) -> Floats:
-    """The mean over copies: equations say no more, and the rest is rounding."""
     if contents is None:
         return parts
     several = np.bincount(contents, minlength=len(parts))
@@ -301,7 +297,6 @@ def _shared(parts: Floats, contents: Ints | None) -> Floats:
 
 
 def _everybody(parts: Floats, shares: Floats, contents: Ints | None) -> Floats:
-    """1 or 0, in or out, of each document; of copies their part that is in."""
     if not parts.sum() > 0.0:
         return np.zeros(len(parts))
     contents = np.arange(len(parts)) if contents is None else contents

@@ -174,7 +174,6 @@ def _rarest_entries(rows: sp.csr_array) -> NDArray[np.void]:
 
 @njit(cache=True, nogil=True)
 def _fit(indptr: Any, indices: Any, data: Any, first: Any, weights: Any, most: Any, found: Any) -> None:
-    """Whether no entry is too large; those that `first` names are asked first."""
     for i in range(found.shape[0]):
         weight, fits = weights[i], True
         for k in range(first.shape[1]):
@@ -272,7 +271,6 @@ def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats]:
 
 
 def _alone(pool: Pool) -> Pool:
-    """The victim's own part: of its sums nobody else's documents are a part."""
     return replace(pool, fixed=None, fixed_share=1.0, honest=None, coalition=None)
 
 

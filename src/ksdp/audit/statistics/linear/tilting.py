@@ -116,7 +116,6 @@ class Span:
         return whole[:-1], float(whole[-1]) * self.noise**0.5
 
     def _settled(self, short: Floats) -> bool:
-        """Whether what is short of the sums is noise, where that hides no document."""
         noise = self.noise * len(short)
         return self.least > 100.0 * noise and bool(np.square(self.right.T @ short).sum() <= noise)
 
