@@ -90,8 +90,13 @@ def test_where_nothing_is_within_reach_the_nearest_miss_and_what_would_have_to_c
     assert "but 7 of 100 sampled documents measure a D above the margin" in said[2]
     assert said[3].startswith("What would have to change: a margin of 0.7, within which rank 3 gains +0.1000")
     assert said[3].endswith("; or it takes about 5,000 documents.")
+    away = advice_sentences(advice(dataclasses.replace(leaky, absent=400), proof))
+    assert away[2].startswith("As it stands, 400 of 1,000 documents are given away before any run, by the absence")
     shown = found.to_json()["tried"][0]
     assert (shown["setting"], shown["name"]) == ({"rank": 3}, "rank 3")
+    assert advice_sentences(advice(leaky, proof))[-1].endswith(
+        "0.5, which 95 % of the sampled documents are within there."
+    )
     # Whoever is left out may have carried the gain: the list counts, not all documents.
     lost = Checked(0, 750, 0, Interval(-0.01, -0.02, 0.01), "All hold.")
     assert (
