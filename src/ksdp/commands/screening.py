@@ -276,7 +276,8 @@ def _advised(out: dict[str, Any]) -> list[str]:
         gain = f"{one['gain']['mean']:+.4f}{' ' if one['gain']['low'] > 0 else '?'}"
         kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
         proved = "" if one["promised"] is None else f"{one['promised']:.2g}"
-        above = "" if one["leak"] is None else f"{one['leak']['above']}/{one['leak']['documents']}"
+        above = f"{one['absent']}/{out['documents']}" if one["absent"] else ""
+        above = above if one["leak"] is None else f"{one['leak']['above']}/{one['leak']['documents']}"
         mark = {out["best"]: "  (recommended)", out["nearest"]: "  (nearest miss)"}.get(place, "")
         lines.append(_row(gain, kept, proved, above, one["name"] + mark))
     if out["missed"]:

@@ -119,9 +119,8 @@ class Searched:
 def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place: Place = ANYWHERE) -> Searched:
     """Ask the cheapest question first: what is gained, what is proved, and what an audit says.
 
-    What a setting gains costs a second, and drops most. Of those whose noise or draw proves the margin, the one
-    that surely gains most is audited, as `ksdp clear` would. Where none is left, the settings that few sampled
-    documents speak against are audited in full, their lists by themselves, and the gain of what is listed decides.
+    Of settings whose noise or draw proves the margin, the one that surely gains most is audited as `ksdp clear`
+    does. Where none gains, those that few sampled documents speak against are, and the gain of the list decides.
     """
     source = spec_rows(spec, base)
     bound = _row_bound(source)
@@ -220,22 +219,20 @@ class Search:
         for setting in settings:
             one = self.gained(setting)
             proved = "" if one.promised is None else f", proved {one.promised:.2g}"
+            proved += f", {one.absent} documents given away before any run" if one.absent else ""
             told = f"refused: {one.refused}" if one.gain is None else f"gains {gain_words(one.gain)}{proved}"
             current().say(f"{setting.name}: {told}")
             current().advance(1)
 
     def gained(self, setting: Setting, of: Spec | None = None) -> Tried:
-        """What the run gains at a setting, and what is proved of it; or why it is refused.
-
-        A spec that is given in the place of the search's own is held against working alone at the search's rank.
-        """
+        """What is gained and proved at a setting; a spec in place of the search's own is held against its rank."""
         try:
             spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
             main = self._gain(spec, spec if of is None else self.spec).measures[0]
             corpus = _corpus(self.source, spec)
-            promise = make_plan(spec, corpus).promise
-            bound = spec.corpus.levers.enters * (1.0 if promise is None else promise.bound)
+            plan = make_plan(spec, corpus)
+            bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
             one = Tried(
                 setting,
                 main.gain,
@@ -244,6 +241,7 @@ class Search:
                 None,
                 bound if bound < 1 else None,
                 _cannot_run(spec, mechanism, self.source),
+                0 if plan.absent is None else len(plan.absent.units),
             )
         except InputError as error:
             one = Tried(setting, refused=str(error))
@@ -256,7 +254,8 @@ class Search:
         Whoever is left out had hidden the others, and as many again go in each round of `ksdp clear`: a setting at
         which half of the quota measures above the margin does not end.
         """
-        useful = [n for n in self.useful() if self.tried[n].promised is None]
+        most = self.limits.quota * self.population
+        useful = [n for n in self.useful() if self.tried[n].promised is None and 2 * self.tried[n].absent <= most]
         useful = [n for n in useful if self.tried[n].setting.rank == self.tried[useful[0]].setting.rank]
         current().stage("samples", len(useful))
         fit = []

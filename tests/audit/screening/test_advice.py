@@ -68,9 +68,7 @@ def test_what_is_recommended_says_who_may_enter_against_what_and_what_it_keeps()
     assert said[1] == "An audit of exactly these says so: The proof holds."
     tested = Checked(0, 800, 0, Interval(0.1, 0.05, 0.2), "All hold.")
     said = advice_sentences(advice(tried(0.18, cannot_run="no program."), checked=(tested,), best=0))
-    assert said[0].endswith(
-        "800 of 1,000 documents may enter, each proved within 0.2 against the attacks that were "
-    )
+    assert "800 of 1,000 documents may enter, each proved within 0.2 against the attacks that were" in said[0]
     assert said[-1] == "Parties cannot run it yet as it is: no program."
 
 
@@ -92,8 +90,13 @@ def test_where_nothing_is_within_reach_the_nearest_miss_and_what_would_have_to_c
     assert "but 7 of 100 sampled documents measure a D above the margin" in said[2]
     assert said[3].startswith("What would have to change: a margin of 0.7, within which rank 3 gains +0.1000")
     assert said[3].endswith("; or it takes about 5,000 documents.")
+    away = advice_sentences(advice(dataclasses.replace(leaky, absent=400), proof))
+    assert away[2].startswith("As it stands, 400 of 1,000 documents are given away before any run, by the absence")
     shown = found.to_json()["tried"][0]
     assert (shown["setting"], shown["name"]) == ({"rank": 3}, "rank 3")
+    assert advice_sentences(advice(leaky, proof))[-1].endswith(
+        "0.5, which 95 % of the sampled documents are within there."
+    )
     # Whoever is left out may have carried the gain: the list counts, not all documents.
     lost = Checked(0, 750, 0, Interval(-0.01, -0.02, 0.01), "All hold.")
     assert (

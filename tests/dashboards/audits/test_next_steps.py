@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ksdp.audit.results.parts import VerdictCounts
+from ksdp.audit.results.parts import AbsenceSummary, VerdictCounts
 from ksdp.dashboards.audits.sentences import next_steps, why_sensitive
 from ksdp.storage.learning import GainAndAdvice
 
@@ -39,8 +39,11 @@ def test_why_is_said_in_words_by_the_statistic_that_finds_most() -> None:
     ):
         statistics = {"w-max": replace(row, sensitive=1), name: replace(row, sensitive=2)}
         assert words in why_sensitive(replace(about, statistics=statistics))
-    assert why_sensitive(replace(about, statistics={"w-max": replace(row, sensitive=0)})).startswith(
-        "only several"
+    nobody = replace(about, statistics={"w-max": replace(row, sensitive=0)})
+    assert why_sensitive(nobody).startswith("only several")
+    absence = AbsenceSummary(documents=1, median_bound=0.5, largest_bound=0.5)
+    assert why_sensitive(replace(about, absence=absence)).endswith(
+        "a zero in the release shows it, before any run"
     )
 
 

@@ -38,13 +38,7 @@ Value = str | int | float
 
 @dataclass(frozen=True)
 class Setting:
-    """One choice of levers. None leaves what the spec has.
-
-    Examples
-    --------
-    >>> Setting(opens="final", rank=3, noise=0.1).name, Setting(rank=4, advantage=0.3, row_bound=8.0).name
-    ('opens final, rank 3, noise 0.1', 'moments, rank 4, advantage 0.3, row bound 8')
-    """
+    """One choice of levers. None leaves what the spec has."""
 
     opens: str | None = None
     rank: int | None = None
@@ -304,6 +298,8 @@ class Tried:
     """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
     cannot_run: str | None = None
     """Why parties cannot run it as it is."""
+    absent: int = 0
+    """Documents that the absence of their rarest feature proves to be above the margin."""
     refused: str | None = None
 
     @property
@@ -370,11 +366,6 @@ class Advice:
     checked: tuple[Checked, ...] = ()
     needed: str | None = None
     """From how many documents on the spec as it stands would be safe or useful, as `ksdp plan` says it."""
-
-    @property
-    def forecast(self) -> Checked | None:
-        """What `ksdp clear` will say of the recommended setting."""
-        return next((one for one in self.checked if one.place == self.best), None)
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
@@ -445,8 +436,9 @@ def _beats(one: Tried, other: Tried) -> bool:
 
 def advice_sentences(advice: Advice) -> tuple[str, ...]:
     """What to run, what it gives away and gains; or why nothing is within reach, and what would have to change."""
-    if advice.best is not None and advice.forecast is not None:
-        return _recommended(advice, advice.tried[advice.best], advice.forecast)
+    if advice.best is not None:
+        forecast = next(one for one in advice.checked if one.place == advice.best)
+        return _recommended(advice, advice.tried[advice.best], forecast)
     useful = [one for one in advice.tried if one.useful]
     if not useful:
         return (
@@ -463,6 +455,9 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
             f"What is proved within it gains nothing for sure; {most.setting.name} gains most, "
             f"{gain_words(most.gain)}."
         )
+    if absent := advice.tried[0].absent:
+        away = f"{absent:,} of {advice.documents:,} documents are given away before any run"
+        sentences.append(f"As it stands, {away}, by the absence of their rarest feature.")
     return (*sentences, *_missed(advice), *_changes(advice))
 
 
@@ -495,6 +490,8 @@ def _changes(advice: Advice) -> list[str]:
         one = min(proofs, key=lambda tried: tried.promised or 0.0)
         assert one.gain is not None
         told.append(f"a margin of {one.promised:g}, within which {one.setting.name} gains {gain_words(one.gain)}")
+    elif advice.nearest is not None and (leak := advice.tried[advice.nearest].leak) is not None:
+        told.append(f"a margin of about {leak.high:.2g}, which 95 % of the sampled documents are within there")
     if advice.needed is not None:
         told.append(advice.needed)
     return [f"What would have to change: {'; or '.join(told)}."] if told else []

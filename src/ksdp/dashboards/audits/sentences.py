@@ -221,7 +221,9 @@ _FEW = 1 / 6
 
 
 def why_sensitive(summary: Summary) -> str:
-    """Why the sensitive documents are found, by the statistic that finds most of them alone."""
+    """Why the sensitive documents are found, by what finds most of them alone."""
+    if summary.absence is not None and 2 * summary.absence.documents >= summary.verdicts.sensitive:
+        return f"most are found because {_WHY['missing']}, before any run"
     name, row = max(summary.statistics.items(), key=lambda one: one[1].sensitive)
     why = next((why for start, why in _WHY.items() if name.startswith(start)), _FAR)
     return (

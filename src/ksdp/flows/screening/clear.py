@@ -372,10 +372,7 @@ class ClearForecast:
 
 
 def forecast_clear(prepared: Prepared, place: Place, fewest: int) -> ClearForecast:
-    """Run an audit, and audit its list by itself until all of it holds, or fewer documents are left.
-
-    The audits stay in the store, where `clear` finds them.
-    """
+    """Run an audit, and audit its list by itself until all of it holds, or fewer documents are left."""
     summary, spec = run_prepared([prepared], place)[0], prepared.plan.spec
     if not summary.valid:
         return ClearForecast(summary, (), 0, f"The audit is void: {summary.controls.reason}.")
