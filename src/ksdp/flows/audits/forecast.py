@@ -122,7 +122,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
             "shows"
         )
-    lines += before_words(forecast["before"])
+    lines += before_words(before) if (before := forecast.get("before")) else []
     if forecast["unread"]:
         lines.append(
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
