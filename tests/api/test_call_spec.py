@@ -37,6 +37,7 @@ def test_a_warning_points_at_the_line_of_the_caller() -> None:
     assert {"'3'" in str(one.message) for one in told} == {True}
 
 
+@pytest.mark.repeats
 def test_a_function_that_prints_is_heard_once_and_one_that_returns_nothing_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

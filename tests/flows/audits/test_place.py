@@ -101,9 +101,13 @@ def test_a_finished_audit_says_that_it_writes_no_performance_report(table: Path)
 
 def test_here_is_refused_with_what_asks_for_dask() -> None:
     assert PlaceOptions(here=2).place() == Place(2, here=True)
-    for other in (PlaceOptions(2, workers=2), PlaceOptions(2, dask="tls://host:1")):
+    assert PlaceOptions(dask="3").place() == Place(3)
+    assert PlaceOptions(dask="tls://host:1").place() == Place(dask="tls://host:1")
+    for other in (PlaceOptions(2, "2"), PlaceOptions(2, "tls://host:1")):
         with pytest.raises(InputError, match="name one of them"):
             other.place()
+    with pytest.raises(InputError, match="at least 1 worker"):
+        PlaceOptions(dask="0").place()
     with pytest.raises(InputError, match="leave one of them out"):
         PlaceOptions(2).place(Path("dask.html"))
     with pytest.raises(InputError, match="there is no folder nowhere"):
