@@ -66,6 +66,13 @@ def test_noise_that_hides_leaves_everybody_to_be_decided(mechanism: dict[str, An
     assert coverage_of(plan_of(mechanism, canonical(unit))).unread == ()
 
 
+def test_noise_that_hides_hardly_anything_is_named() -> None:
+    (said,) = (
+        one for one in coverage_of(plan_of(FED | noise_of(1e-6), sparse_rows())).unread if "equations" in one
+    )
+    assert "numbers have hardly any noise, for 2,100 documents" in said
+
+
 def test_it_counts_the_numbers_whose_noise_is_below_a_hundredth_of_what_documents_add() -> None:
     """Worked out number by number, from the run that is looked at and every second document."""
     matrix, mechanism = sparse_rows(), FED | noise_of(0.02)
