@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,7 +64,7 @@ LIES = ("equivocation", "replay", "reordering")
 
 
 class Attacks:
-    """What is attacked, and what came of it."""
+    """Attacks on stores, schedules and runs, with a count of their outcomes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.rng = folder, np.random.default_rng(seed)
@@ -150,14 +150,17 @@ class Attacks:
     def cleared(self) -> tuple[tuple[str, ...], float]:
         folder, began = self.new("cleared"), time.monotonic()
         subprocess.run([sys.executable, "../screen.py"], cwd=folder, check=True, capture_output=True)
-        return tuple(read_clearance(folder / "c.json").documents), time.monotonic() - began
+        return self.signed(folder), time.monotonic() - began
+
+    @staticmethod
+    def signed(folder: Path) -> tuple[str, ...]:
+        return tuple(read_clearance(folder / "c.json").documents)
 
     def kill_screen(self) -> None:
         folder, (right, seconds), command = self.new("screen"), self.cleared, [sys.executable, "../screen.py"]
         self.killed(command, folder, seconds)
         if not (folder / "c.json").exists():
-            found = lambda: tuple(read_clearance(folder / "c.json").documents)  # noqa: E731
-            self.brought_back("screen killed", command, folder, found, right)
+            self.brought_back("screen killed", command, folder, partial(self.signed, folder), right)
 
     def flip(self) -> None:
         """One bit of a file of a store: `check` names it, or all pages are what they were."""

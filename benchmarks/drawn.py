@@ -32,13 +32,14 @@ from numpy.typing import NDArray
 from benchmarks import ROOT, data_folder, news_parts
 from benchmarks.frontier import RANK, SEED, TEXTS
 from ksdp.audit.contract import Mechanism
-from ksdp.audit.corpus.levers import Levers, finished, lift, narrowed
+from ksdp.audit.corpus.levers import Levers, finished, lift, narrowed, shrinking
 from ksdp.audit.corpus.matrix import weighed
 from ksdp.audit.learning.gain import gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, learn
 from ksdp.audit.learning.measures import energy
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.learning import spec_rows
 from ksdp.storage.gain_rows import gain_rows
@@ -147,7 +148,7 @@ def _of_draw(
     frequency = np.bincount(some.indices, minlength=counts.shape[1])
     columns = np.flatnonzero(frequency)
     idf = np.array([math.log(some.shape[0] / held) for held in frequency[columns]])
-    weights = None if shrink is None else np.sqrt(frequency[columns] / (frequency[columns] + shrink))
+    weights = None if shrink is None else shrinking(frequency[columns], shrink)
     levers = Levers(columns=columns, idf=idf, weights=weights)
     parties = []
     for name in names:
@@ -161,4 +162,4 @@ def _learnt(parties: Sequence[sp.csr_array], back: sp.csr_array | None = None) -
 
 
 def _take(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:
-    return sp.csr_array(matrix[np.flatnonzero(mask)])
+    return take_rows(matrix, np.flatnonzero(mask))

@@ -161,11 +161,6 @@ def _first_sentence(command: Any) -> str:
     return str(command.help or "").strip().split("\n")[0].partition(";")[0].removesuffix(".")
 
 
-def _names_file(value: object) -> bool:
-    """A path; or a spec, where a command takes the id of an audit too."""
-    return isinstance(value, Path) or (isinstance(value, str) and value.endswith(".toml"))
-
-
 def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command; without this a store at `s3://bucket/store` would be made in a folder called `s3:`."""
 
@@ -173,7 +168,8 @@ def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
     def checked(**given: Any) -> Any:
         for name, value in given.items():
             paths = value if isinstance(value, list | tuple) else (value,)
-            if any(_names_file(one) and was_url(one) for one in paths):
+            # A spec is text where a command takes the id of an audit too.
+            if any((isinstance(one, Path) or str(one).endswith(".toml")) and was_url(one) for one in paths):
                 raise InputError(
                     f"`{name.replace('_', '-')}` must be a path, and no URL. What may be at URLs is named in a "
                     "spec: the files of `[corpus]`, and the blocks of a store (`cluster.blocks`)."

@@ -114,25 +114,23 @@ def signature_of_calls() -> inspect.Signature:
     """The signature of `ksdp.audit`, with every setting and its default."""
     *known, others = inspect.signature(audit).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
+    types = {section: get_type_hints(model) for section, model in SETTINGS.items()}
     settings = [
-        inspect.Parameter(key, keyword, default=model.model_fields[key].get_default(), annotation=types[key])
-        for model in SETTINGS.values()
-        for types in [get_type_hints(model)]
-        for key in KEYS
-        if key in model.model_fields
+        inspect.Parameter(key, keyword, default=_default(key), annotation=types[section][key])
+        for key, section in KEYS.items()
     ]
     return inspect.Signature([*known, *settings, others], return_annotation=audit.__annotations__["return"])
 
 
 def settings_words() -> str:
     """Every setting of the corpus, the design and the decision, as a numpydoc section."""
-    lines = ["Settings", "--------"]
-    for model in SETTINGS.values():
-        words = described(model)
-        for key in KEYS:
-            if key in model.model_fields:
-                lines += [f"{key} : default {model.model_fields[key].get_default()!r}", f"    {words[key]}"]
-    return "\n".join(lines)
+    words = {section: described(model) for section, model in SETTINGS.items()}
+    lines = [f"{key} : default {_default(key)!r}\n    {words[section][key]}" for key, section in KEYS.items()]
+    return "\n".join(("Settings", "--------", *lines))
+
+
+def _default(key: str) -> Any:
+    return SETTINGS[KEYS[key]].model_fields[key].get_default()
 
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:

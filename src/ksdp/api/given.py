@@ -66,7 +66,6 @@ def version_of(*things: Any) -> str:
 
 def called(function: Callable[[Any, np.random.Generator], Any], dense: bool) -> Callable[..., Any]:
     """The function, handed what it was written for: a NumPy array, or a CSR array."""
-
     heard: set[tuple[Any, ...]] = set()
 
     def call(rows: sp.csr_array, rng: np.random.Generator) -> Any:

@@ -9,7 +9,7 @@ Sums of rows show all features of a run. Leading singular vectors show those of 
 the first one is positive on the connected part (documents and features) with the largest singular value, by Perron
 and Frobenius, and zero elsewhere. The chance that a document is elsewhere is bounded, and subtracted.
 
-What is not proved is ranked by how far a document moves these vectors, to first order (`pull`).
+The other documents are ranked by how far each moves these vectors, to first order (`pull`).
 """
 
 from __future__ import annotations

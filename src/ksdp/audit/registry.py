@@ -191,9 +191,13 @@ def _on_path(group: str, path: tuple[str, ...]) -> EntryPoints:
     return entry_points(group=group)
 
 
+def _entries(group: str) -> EntryPoints:
+    return _on_path(group, tuple(sys.path))
+
+
 def mechanism_names() -> list[str]:
     """Names of the installed mechanisms, sorted."""
-    return sorted(_on_path("ksdp.mechanisms", (*sys.path,)).names)
+    return sorted(_entries("ksdp.mechanisms").names)
 
 
 def installed_parameters(name: str) -> list[str]:
@@ -202,7 +206,7 @@ def installed_parameters(name: str) -> list[str]:
 
 
 def _installed_thing(name: str) -> Any:
-    entries = _on_path("ksdp.mechanisms", (*sys.path,)).select(name=name)
+    entries = _entries("ksdp.mechanisms").select(name=name)
     if not entries and "#" in name:
         raise SpecError(
             f"{name!r} is code or tables that somebody gave to a call of `ksdp` in Python: only such a call can "
@@ -311,7 +315,7 @@ def described_mechanisms() -> list[dict[str, Any]]:
     A foreign mechanism that cannot be made without parameters is listed with none.
     """
     described = []
-    for point in sorted(_on_path("ksdp.mechanisms", (*sys.path,)), key=lambda p: p.name):
+    for point in sorted(_entries("ksdp.mechanisms"), key=lambda p: p.name):
         loaded = point.load()
         try:
             mechanism = loaded() if isinstance(loaded, type) else loaded
@@ -344,7 +348,7 @@ def _plain(value: Any) -> Any:
 def statistics() -> dict[str, Statistic]:
     """Every installed statistic by its name."""
     known: dict[str, Statistic] = {}
-    for point in sorted(_on_path("ksdp.statistics", (*sys.path,)), key=lambda p: p.name):
+    for point in sorted(_entries("ksdp.statistics"), key=lambda p: p.name):
         loaded = point.load()
         for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
             known[statistic.name] = statistic

@@ -147,12 +147,12 @@ def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place:
 
 def _row_bound(source: RawCorpus) -> float | None:
     """What rows are not longer than by the spec's own weighting; None where nothing public says it."""
-    asked, weighting = source.file.spec, source.file.weighting
-    if asked.levers.clip is not None:
-        return asked.levers.clip
-    if (asked.rows or ("l2" if weighting == "tf-idf" else "none")) == "l2":
+    file = source.file
+    if file.spec.levers.clip is not None:
+        return file.spec.levers.clip
+    if file.rows == "l2":
         return 1.0
-    return math.sqrt(source.features) if weighting == "standardised" else None
+    return math.sqrt(source.features) if file.weighting == "standardised" else None
 
 
 def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, place: Place = ANYWHERE) -> Search:
@@ -225,7 +225,7 @@ class Search:
             current().advance(1)
 
     def gained(self, setting: Setting, of: Spec | None = None) -> Tried:
-        """What is gained and proved at a setting; a spec in place of the search's own is held against its rank."""
+        """Measure the gain and the proof at a setting; a spec that is given is held against its own rank."""
         try:
             spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
@@ -251,8 +251,8 @@ class Search:
     def measured(self) -> list[int]:
         """Places of the useful settings without a proof that a sample of documents does not speak against.
 
-        Whoever is left out had hidden the others, and as many again go in each round of `ksdp clear`: a setting at
-        which half of the quota measures above the margin does not end.
+        Documents that are left out had hidden the others, and as many again go in each round of `ksdp clear`: a
+        setting at which half of the quota measures above the margin does not end.
         """
         most = self.limits.quota * self.population
         useful = [n for n in self.useful() if self.tried[n].promised is None and 2 * self.tried[n].absent <= most]

@@ -78,6 +78,11 @@ class SourceFile:
         """How its entries are weighed: `corpus.weighting`, or the default of the format."""
         return self.spec.weighting or WEIGHTING[self.kind]
 
+    @property
+    def rows(self) -> str:
+        """How long its rows are made: `corpus.rows`, or the default of the weighting."""
+        return self.spec.rows or ("l2" if self.weighting == "tf-idf" else "none")
+
 
 def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
     """The file, and its format; what is at URLs is copied here first."""
@@ -205,7 +210,6 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     file, raw, labels = source.file, source.matrix, source.labels
     if nonnegative:
         _require_nonnegative(raw)
-    rows = file.spec.rows or ("l2" if file.weighting == "tf-idf" else "none")
     levers = read_levers(file.spec, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(
@@ -213,7 +217,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
             "the lever away, or another mechanism."
         )
     chosen = narrowed(raw, levers)
-    weighted = weighed(chosen, labels.party, file.weighting, file.spec.idf, rows, levers.idf)
+    weighted = weighed(chosen, labels.party, file.weighting, file.spec.idf, file.rows, levers.idf)
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):

@@ -49,8 +49,13 @@ def most_frequent(frequency: NDArray[np.integer], count: int) -> NDArray[np.int6
     return np.sort(np.argsort(-frequency, kind="stable")[:count]).astype(np.int64)
 
 
+def shrinking(frequency: NDArray[np.integer], shrink: float) -> Floats:
+    """What columns that so many documents hold are multiplied by: sqrt(df / (df + shrink))."""
+    return np.asarray(np.sqrt(frequency / (frequency + shrink)))
+
+
 def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
-    """What is done before weights: columns chosen, public units."""
+    """The rows before weighting: columns are chosen and put into public units."""
     if levers.columns is not None:
         matrix = canonical(sp.csr_array(matrix[:, levers.columns]), keep_zeros=True)
     if levers.centre is not None and levers.scale is not None:
@@ -59,7 +64,7 @@ def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
 
 
 def finished(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
-    """What is done after weighting: columns shrunk, the public basis, then clipping."""
+    """The rows after weighting: columns are shrunk, multiplied by the public basis, and rows clipped."""
     if levers.weights is not None:
         matrix = canonical(sp.csr_array(matrix.multiply(levers.weights[None, :])), keep_zeros=True)
     if levers.basis is not None:

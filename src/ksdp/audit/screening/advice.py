@@ -293,7 +293,7 @@ class Tried:
     value: float | None = None
     """Of the measure, for the run."""
     leak: Leak | None = None
-    """Of a sample; None where a proof or the gain decides."""
+    """The leak of a sample of documents; None where a proof or the gain decides."""
     promised: float | None = None
     """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
     cannot_run: str | None = None
@@ -340,7 +340,7 @@ class Checked:
     every_attack: int
     """Those of them that are clear against every attack."""
     gain: Interval | None
-    """Of a run that these alone enter, on splits that the search has not used; None where none is listed."""
+    """The gain of a run that these alone enter, on other splits than the search's; None without a list."""
     reason: str
     """How the audits of the list ended."""
 

@@ -72,7 +72,7 @@ def copied(summary: Summary) -> str | None:
 
 
 def absent(summary: Summary) -> str | None:
-    """What is proved of some documents before any run; None where nobody is."""
+    """The proof of some documents before any run, in a sentence; None where there is none."""
     found, unit = summary.absence, summary.design.unit
     if found is None:
         return None

@@ -31,20 +31,9 @@ _ENDS = {
     "ids": re.compile(r"(nr|nummer|number)$|(^|[\W_])(id|no|code)$", re.IGNORECASE),
 }
 """How the names of labels end, and of ids where no two rows have the same."""
-_PARTIES = (
-    *(
-        "party",
-        "site",
-        "hospital",
-        "clinic",
-        "centre",
-        "center",
-        "organisation",
-        "organization",
-        "company",
-        "bank",
-    ),
-    *("branch", "institution", "provider", "school", "mailbox", "channel"),
+_PARTIES = re.compile(
+    "party|site|hospital|clinic|centre|center|organisation|organization|company|bank|branch|institution|provider|"
+    "school|mailbox|channel"
 )
 _SPLITS, _MOST_PARTIES, _OF_A_PARTY = ("split", "fold", "set", "subset", "sample"), 20, 10
 """Names of no party; values of a column that may name parties, and the fewest rows that each has."""
@@ -201,7 +190,7 @@ def _beside(data: Path) -> dict[str, object]:
 
 def _party(columns: Columns, names: list[str]) -> str | None:
     """The column that names whose a document is: one with a usual name, or else the only one of few words."""
-    usual = [n for n in names if n.lower() in _PARTIES and _parties(columns, n)]
+    usual = [n for n in names if _PARTIES.fullmatch(n.lower()) and _parties(columns, n)]
     words = [n for n in names if not (columns.numeric(n) or _ends(n, "labels") or n.lower() in _SPLITS)]
     few = [*usual, *(name for name in words if not usual and _parties(columns, name))]
     return few[0] if usual or len(few) == 1 else None

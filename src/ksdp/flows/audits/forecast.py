@@ -135,7 +135,7 @@ _BAR, _NAMED = 30, 5
 
 
 def known_before(plan: Plan) -> dict[str, Any]:
-    """What is known of documents before any run: how many are proved, by tenths of D, and who pulls at V most."""
+    """Count the documents that are proved before any run, by tenths of D, and name those that pull at V most."""
     proved = np.zeros(0) if plan.absent is None else plan.absent.bound
     known: dict[str, Any] = {"sensitive": len(proved), "unit": plan.units.word}
     tenths = np.bincount(np.minimum((10 * proved).astype(np.int64), 9), minlength=10)

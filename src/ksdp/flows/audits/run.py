@@ -93,13 +93,15 @@ def _finished(audit: Coroutine[Any, Any, Result]) -> Result:
     raise KsdpError("a step of the audit waited; without a server nothing does.")
 
 
-def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
-    """Hold the store; another audit that holds it is waited for, after `waiting` is called or a line says so."""
+def one_at_a_time(
+    store: Path, waiting: Callable[[], None] | None = None, *, busy: str | None = None
+) -> AbstractContextManager[None]:
+    """Hold the store; wait for another audit after `waiting` or a line that says so, or raise `busy` at once."""
 
     def say() -> None:
         current().say(f"another audit is running in {store}; this one begins when it is done.")
 
-    return lock(store / "lock", waiting=waiting or say)
+    return lock(store / "lock", busy=busy, waiting=None if busy else waiting or say)
 
 
 def run_audit(

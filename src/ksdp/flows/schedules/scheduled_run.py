@@ -33,12 +33,12 @@ from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import SAID_ALONE, Spec
 from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.audits.prefect_audit import audit
+from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.schedules.artifacts import publish_run
 from ksdp.flows.schedules.events import emit_run
 from ksdp.storage.corpora import corpus_of, find_source
-from ksdp.storage.locks import lock
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.appetites import kept_record, read_appetite
 from ksdp.storage.reviews.decisions import exclusions
@@ -300,7 +300,7 @@ async def _hold_store(store: Store, stack: ExitStack) -> None:
     """Wait for an audit that somebody else has started in the store, such as more runs: it is no failure."""
     while True:
         try:
-            stack.enter_context(lock(store.root / "lock", busy="another audit is running."))
+            stack.enter_context(one_at_a_time(store.root, busy="another audit is running."))
             return
         except StoreError:
             await asyncio.sleep(1.0)

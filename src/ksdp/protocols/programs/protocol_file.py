@@ -83,7 +83,7 @@ class DraftSpec(Section, frozen=True):
     protocol: Literal[1]
     """Version of what is sent."""
     learns: str | None = None
-    """Who learns what, which follows from the other keys: `ksdp agree --invite` writes it, and all sign it."""
+    """The parties' knowledge after the run. It follows from the other keys; `ksdp agree --invite` writes it."""
     mechanism: MechanismSpec
     features: FeaturesSpec
     precision: PrecisionSpec = PrecisionSpec()

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus.levers import NONE, Levers, most_frequent
+from ksdp.audit.corpus.levers import NONE, Levers, most_frequent, shrinking
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns, read_matrix
@@ -50,7 +50,7 @@ def read_levers(
         (None, None) if asked.units is None else _units(Path(asked.units), spec.encoding, labels, columns)
     )
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
-    weights = None if asked.shrink is None else np.sqrt(frequency / (frequency + asked.shrink))
+    weights = None if asked.shrink is None else shrinking(frequency, asked.shrink)
     return Levers(kept, idf, centre, scale, basis, asked.clip, weights)
 
 
