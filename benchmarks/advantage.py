@@ -23,7 +23,7 @@ import numpy as np
 
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import BlockValues, measure, sample
+from ksdp.audit.runs import BlockValues, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.testing import compare_arms

@@ -21,14 +21,15 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.contract import Statistic, traits_of
+from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import Stored, measure, sample
+from ksdp.audit.runs import Stored, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Statistic
 from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.audits.costs import MECHANISMS, SYSTEM
 
@@ -113,7 +114,7 @@ def constants(names: Sequence[str] = ()) -> None:
             runs = list(sample(plan, Block(0, 0, _RUNS)))
             took.append((time.process_time() - began) / _RUNS)
             entries = plan.corpus.matrix.nnz * share * (traits_of(plan.mechanism).rank or 1)
-            work.append([1.0, entries, sum(int(np.prod(array.shape)) for array in plan.announced)])
+            work.append([1.0, entries, sum(int(np.prod(array.shape)) for array in plan.releases.recorded)])
             empty = _seconds(plan, runs, [])
             for one in plan.statistics:
                 if one.name.startswith("linear-"):

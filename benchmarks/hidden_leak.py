@@ -18,7 +18,7 @@ from benchmarks import ROOT
 from ksdp.audit.contract import Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import run_observables
+from ksdp.audit.runs import lane_documents, run_observables
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
@@ -49,11 +49,11 @@ def run(corpora: list[str], features: list[int], runs: int, topics: bool) -> Non
 
 def distances(plan: Plan) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]:
     """Inclusion of the runs of a plan's first lane, and every document's D by column."""
-    documents = plan.documents(0)
+    documents = lane_documents(plan, 0)
     values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.statistics}
     for number in range(plan.design.runs):
         stored = run_observables(plan, 0, number)
-        seen = Observables({name: stored[name].astype(float) for name in plan.seen})
+        seen = Observables({name: stored[name].astype(float) for name in plan.releases.seen})
         for statistic in plan.statistics:
             values[statistic.name].append(statistic.evaluate(seen, documents))
     bits = plan.design.inclusion(Block(0, 0, plan.design.runs))

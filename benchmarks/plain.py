@@ -31,7 +31,7 @@ from scipy.stats import ks_2samp
 from benchmarks import plain_loop, waiting
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import BlockValues, measure, sample
+from ksdp.audit.runs import BlockValues, lane_documents, measure, sample
 from ksdp.audit.verdicts.laws import ks_tables
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -131,7 +131,7 @@ def _prepared(home: Path, documents: int, with_runs: int) -> tuple[Plan, dict[st
 
 
 def _work(plan: Plan) -> plain_loop.Work:
-    documents = plan.documents(0)
+    documents = lane_documents(plan, 0)
     known = {name: np.asarray(value, float) for name, value in documents.background.items()}
     scale = (known["victim_rows"] + known["adversary_rows"]) / known["adversary_rows"]
     corpus, looked_at = (sp.csr_matrix(rows) for rows in (plan.corpus.matrix, documents.matrix))

@@ -26,10 +26,11 @@ from sklearn.datasets import load_breast_cancer
 
 from benchmarks import data_folder
 from benchmarks.single_runs import matrix_of as of_spec
-from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool, Statistic
+from ksdp.audit.contract import Database, Mechanism, Observables
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.registry import make_mechanism, statistics
+from ksdp.audit.statistic import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups
 from ksdp.audit.verdicts.laws import ks_table
 

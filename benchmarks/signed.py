@@ -30,6 +30,7 @@ from ksdp.audit.contract import Release
 from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.runs import stacked
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -67,7 +68,7 @@ def run(files: Sequence[str], size: int | None = None, runs: int = RUNS, seed: i
     listed, spec = map(Path, files)
     plan = plan_of(spec)
     units, signed = listed_units(listed, plan)
-    size, margin = size or signed or plan.holdings.size, plan.spec.rule.margin
+    size, margin = size or signed or plan.holdings.size, plan.spec.decision_in_run.margin
     print(f"{len(units)} listed, margin {margin:g}, {size} in a run, all bounds together {1 - ERROR:.0%}")
     print(f"{'runs of':12} {'documents':>9} {'proved':>7} {'largest':>8} {'median':>7} {'CPU s':>6}")
     for name, pool in (("the list", units), ("the audited", plan.holdings.victim)):
@@ -112,10 +113,15 @@ def _simulated(plan: Plan, pool: Rows, size: int, runs: int, seed: int) -> Itera
         drawn = np.sort(rng.choice(pool, size, replace=False))
         others = plan.holdings
         honest = np.sort(rng.choice(others.honest, others.entering, replace=False)) if others.drawn else None
-        seen = mechanism.run(plan.stacked(drawn, honest), rng)
+        seen = mechanism.run(stacked(plan, drawn, honest), rng)
         bits = np.zeros(len(plan.units), bool)
         bits[drawn] = True
-        yield bits, np.concatenate([read(one, np.asarray(seen[one.name], float), references) for one in plan.read])
+        yield (
+            bits,
+            np.concatenate(
+                [read(one, np.asarray(seen[one.name], float), references) for one in plan.releases.read]
+            ),
+        )
 
 
 def read(release: Release, array: Matrix, references: dict[str, Matrix]) -> Matrix:

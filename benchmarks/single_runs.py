@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks import ROOT, data_folder
-from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool, Statistic
+from ksdp.audit.contract import Database, Mechanism, Observables
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.statistic import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import operator, solve, system
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.verdicts.laws import ks_table

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+import snowballstemmer
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -14,6 +15,7 @@ Floats = NDArray[np.float64]
 FILES = {
     "20newsgroups": "counts.npz",
     "adult": "table.parquet",
+    "covertype": "table.parquet",
     "enron-mail6": "counts.npz",
     "kos": "counts.npz",
     "mnist": "mnist.npz",
@@ -21,6 +23,7 @@ FILES = {
     "mushroom": "table.parquet",
     "nursery": "table.parquet",
     "online-news-popularity": "table.parquet",
+    "reuters-21578": "counts.npz",
     "yearpredictionmsd": "table.parquet",
 }
 """The file that each data set must have."""
@@ -112,6 +115,22 @@ def news(folder: Path) -> tuple[sp.csr_array, Floats]:
     read = table(folder, "online-news-popularity")
     read = read[pd.read_parquet(folder / "online-news-popularity" / "samples.parquet")["sample_a"].to_numpy()]
     return _standardised(read.iloc[:, 2:-1].to_numpy(float)), np.log(read["shares"].to_numpy(float))
+
+
+def stemmed(folder: Path, name: str) -> sp.csr_array:
+    """Word counts with the terms of one English stem (Snowball) together."""
+    stemmer = snowballstemmer.stemmer("english")
+    terms = (folder / name / "vocabulary.txt").read_text(encoding="utf-8").split()
+    stems, places = np.unique(stemmer.stemWords(terms), return_inverse=True)
+    together = sp.csr_array((np.ones(len(terms)), (np.arange(len(terms)), places)), shape=(len(terms), len(stems)))
+    return sp.csr_array(counts(folder, name) @ together)
+
+
+def cover(folder: Path) -> Floats:
+    """Covertype's 54 columns in standard units, one row a patch of forest, of norm 1 at most, in random order."""
+    rows = _standardised(table(folder, "covertype").drop(columns="Cover_Type").to_numpy(float)).toarray()
+    rows = rows[np.random.default_rng(0).permutation(len(rows))]
+    return np.asarray(rows / np.linalg.norm(rows, axis=1).max())
 
 
 def digits(folder: Path) -> Floats:

@@ -52,12 +52,15 @@ def captured(rows: Floats, rank: int, curve: CurvePoints, seed: int = 1) -> Capt
         best = float(scipy.linalg.eigvalsh(moments, subset_by_index=last).sum())
         parts = [sp.csr_array(some[i * size : (i + 1) * size]) for i in range(SITES)]
         _, own = scipy.linalg.eigh(some[:size].T @ some[:size] / size, subset_by_index=last)
+        how = {"rank": rank, "epsilon": epsilon}
         bases = {
-            name: released("dpdispca", held, seed, rank=rank, intermediate=sent, epsilon=epsilon)["V"]
-            for name, sent, held in (
-                ("DPdisPCA", 2 * rank, parts),
-                ("full", features, parts),
-                ("one site, private", 2 * rank, parts[:1]),
+            name: released("dpdispca", held, seed, intermediate=sent, calibration=noise, **how)["V"]
+            for name, sent, noise, held in (
+                ("DPdisPCA", 2 * rank, "analytic", parts),
+                ("its noise as printed", 2 * rank, "printed", parts),
+                ("full", features, "analytic", parts),
+                ("pooled, private", 2 * rank, "analytic", [sp.csr_array(some)]),
+                ("one site, private", 2 * rank, "analytic", parts[:1]),
             )
         } | {"one site": own.T}
         shares = {name: float(np.trace(V @ moments @ V.T)) / best for name, V in bases.items()}
@@ -85,11 +88,13 @@ def outcome(measured: dict[str, Captured]) -> Outcome:
         better = sum(point[3]["DPdisPCA"] > point[3]["one site, private"] for point in points)
         bare = sum(point[3]["DPdisPCA"] > point[3]["one site"] for point in points)
         own = np.mean([point[3]["one site"] for point in points])
+        pooled = np.mean([point[3]["pooled, private"] for point in points])
         lost = float(np.mean([point[3]["full"] - point[3]["DPdisPCA"] for point in points]))
         notes.append(
             f"{name}: DPdisPCA is above one site with the same noise at {better} of {len(points)} points, but one "
             f"site alone needs no noise, and without it reaches {own:.3f} in the mean: DPdisPCA is above that at "
-            f"{bare}. Sending P in place of the whole noisy matrix costs {lost:.3f}."
+            f"{bare}. Sending P in place of the whole noisy matrix costs {lost:.3f}; all rows at one site, "
+            f"with its noise once, reach {pooled:.3f} in the mean."
         )
     columns = " | ".join(["data | axis | epsilon | rows a site", *next(iter(measured.values()))[0][3]])
     return Outcome(columns, rows, notes, lines, "epsilon; rows a site", "captured energy, share", ("x",))

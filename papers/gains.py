@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from papers.data import Floats, tf_idf
-from papers.outcome import Line, Outcome, released, say
+from papers.data import Floats, split, tf_idf
+from papers.outcome import Cell, Line, Outcome, released, say
 
 SHARES = (0.005, 0.01, 0.03, 0.1, 0.3)
 HELD_OUT = 0.2
@@ -33,11 +33,11 @@ def fitted(numerators: Floats, gram: Floats, tolerance: float = 1e-4, most: int 
 
 
 def left_over(rows: sp.csr_array, T: Floats) -> float:
-    """|X - W T|, where W is the best that is not negative."""
+    """|X - W T|^2, where W is the best that is not negative."""
     numerators, gram = np.asarray(rows @ T.T), T @ T.T
     W = fitted(numerators, gram)
     squared = float((rows.data**2).sum()) - 2 * float((W * numerators).sum()) + float(((W @ gram) * W).sum())
-    return float(np.sqrt(max(squared, 0.0)))
+    return max(squared, 0.0)
 
 
 def leading(rows: sp.csr_array, rank: int) -> Floats:
@@ -65,20 +65,27 @@ class LowRank:
         return released("hardt-roth", [rows], rng, rank=rank, iterations=5, epsilon=0.1, delta=1e-5)["V"]
 
     def error(self, basis: Floats, party: NDArray[np.intp], test: NDArray[np.intp]) -> float:
-        """|X - X V^T V| of the rows that are held out."""
+        """|X - X V^T V|^2 of the rows that are held out."""
         rows = self.rows[test]
         left = float((rows.data**2).sum()) - float(np.linalg.norm(np.asarray(rows @ basis.T)) ** 2)
-        return float(np.sqrt(max(left, 0.0)))
+        return max(left, 0.0)
 
 
 class Regression(LowRank):
-    """Principal component regression: everybody's components, each party's own coefficients, as in the paper."""
+    """Principal component regression: everybody's components, each party's own coefficients, as in the paper.
+
+    Components are those of PD-PCA: of the rows less the mean of all that learn.
+    """
 
     fits = True
 
     def __init__(self, rows: sp.csr_array, target: Floats) -> None:
         super().__init__(rows)
         self.target = target
+
+    def learn(self, rows: sp.csr_array, rank: int) -> Floats:
+        """The first principal components."""
+        return released("pd-pca", [rows], rank=rank, opens="final")["V"]
 
     def error(self, basis: Floats, party: NDArray[np.intp], test: NDArray[np.intp]) -> float:
         """RMSE of the held-out targets."""
@@ -104,7 +111,7 @@ class Topics(LowRank):
         return released("dp-nmf", [rows], rng, rank=rank, sweeps=10, epsilon=0.25, delta=0.01)["T"]
 
     def error(self, basis: Floats, party: NDArray[np.intp], test: NDArray[np.intp]) -> float:
-        """|X - W T| of the rows that are held out, W fitted to T."""
+        """|X - W T|^2 of the rows that are held out, W fitted to T."""
         return left_over(sp.csr_array(self.rows[test]), basis)
 
 
@@ -247,7 +254,7 @@ def _setting(parts: Sequence[sp.csr_array], rank: int) -> Iterator[tuple[str, tu
         rows = [together] if name == "nnsvd" else own
         how: dict[str, Any] = {"start": name, "sweeps": _SWEEPS, "tolerance": 0.0, "opens": "final"}
         T = released("pd-nmf", rows, rank=rank, **how)["T"]
-        yield name, (left_over(together, T) / length, coherence(T, everybody))
+        yield name, (float(np.sqrt(left_over(together, T))) / length, coherence(T, everybody))
 
 
 def starts_outcome(measured: dict[str, Scores]) -> Outcome:
@@ -280,7 +287,8 @@ def starts_outcome(measured: dict[str, Scores]) -> Outcome:
     return Outcome(columns, rows, notes)
 
 
-PENALTIES = (0.1, 0.3, 1.0, 3.0)
+RATING_SHARES = (0.01, 0.04, 0.11, 0.34)
+"""Of all users, as Figures 4 (b) and (c) have them."""
 _LEAST, _MOST = 1.0, 5.0
 
 
@@ -294,13 +302,13 @@ def _parted(ratings: sp.csr_array, share: float, rng: np.random.Generator) -> tu
     return parts[0], parts[1]
 
 
-def _rating_topics(ratings: sp.csr_array, rank: int, penalty: float, sweeps: int) -> Floats:
+def _rating_topics(parts: Sequence[sp.csr_array], rank: int, penalty: float, sweeps: int) -> Floats:
     how: dict[str, Any] = {"weighted": True, "beta": penalty, "delta": penalty, "tolerance": 0.0, "opens": "final"}
-    return released("pd-nmf", [ratings], rank=rank, sweeps=sweeps, **how)["T"]
+    return released("pd-nmf", parts, rank=rank, sweeps=sweeps, **how)["T"]
 
 
-def _rating_error(T: Floats, given: sp.csr_array, hidden: sp.csr_array, penalty: float) -> float:
-    """RMSE of hidden ratings, each user's coefficients fitted to the given ones."""
+def _rating_errors(T: Floats, given: sp.csr_array, hidden: sp.csr_array, penalty: float) -> Floats:
+    """The sum of squared errors of hidden ratings and their number; coefficients are fitted to the given ones."""
     users, items = np.repeat(np.arange(given.shape[0]), np.diff(given.indptr)), given.indices
     W, topics = np.zeros((given.shape[0], len(T))), T[:, items]
     below = np.array([np.bincount(users, topic**2, minlength=len(W)) for topic in topics]) + penalty
@@ -316,36 +324,84 @@ def _rating_error(T: Floats, given: sp.csr_array, hidden: sp.csr_array, penalty:
             break
     users = np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr))
     predicted = np.clip(np.einsum("ij,ij->i", W[users], T.T[hidden.indices]), _LEAST, _MOST)
-    return float(np.sqrt(np.mean((predicted - hidden.data) ** 2)))
+    return np.array([np.sum((predicted - hidden.data) ** 2), hidden.nnz])
 
 
-def chosen_penalty(
-    ratings: sp.csr_array, rank: int, penalties: Sequence[float] = PENALTIES, sweeps: int = _SWEEPS
-) -> float:
-    """beta = delta with the least error on a tenth of the ratings, which is held out for this."""
-    given, test = _parted(ratings, 0.1, np.random.default_rng((0, 1)))
-    errors = {p: _rating_error(_rating_topics(given, rank, p, sweeps), given, test, p) for p in penalties}
-    return min(errors, key=errors.__getitem__)
+def _rmse(T: Floats, given: sp.csr_array, hidden: sp.csr_array, penalty: float) -> float:
+    errors, ratings = _rating_errors(T, given, hidden, penalty)
+    return float(np.sqrt(errors / ratings))
+
+
+PENALTIES = (0.03, 10.0)
+"""Least and largest regulariser that is tried."""
+
+
+def hyperband(
+    error: Callable[[float, int], float], rng: np.random.Generator, sweeps: int, cut: int = 3
+) -> tuple[float, int]:
+    """The regulariser of the least error, and how many were tried, by Hyperband (Li et al. 2018, algorithm 1).
+
+    Bracket s tries about (brackets / (s + 1)) cut^s values for sweeps / cut^s sweeps each, keeps the best part in
+    `cut` of them, and gives these `cut` times as many sweeps, until one bracket's values have had all sweeps.
+
+    Parameters
+    ----------
+    error : of a regulariser and a number of sweeps
+    sweeps : that a value gets at most
+    """
+    most = int(np.log(sweeps) / np.log(cut) + 1e-9)
+    best, tried = (np.inf, 0.0), 0
+    for s in range(most, -1, -1):
+        count = int(np.ceil((most + 1) / (s + 1) * cut**s))
+        values, tried = np.exp(rng.uniform(np.log(PENALTIES[0]), np.log(PENALTIES[1]), count)), tried + count
+        for rung in range(s + 1):
+            errors = [error(float(value), max(round(sweeps / cut ** (s - rung)), 1)) for value in values]
+            order = np.argsort(errors, kind="stable")
+            if rung == s:
+                best = min(best, (errors[order[0]], float(values[order[0]])))
+            values = values[order[: max(len(values) // cut, 1)]]
+    return best[1], tried
+
+
+def chosen_penalty(parts: Sequence[sp.csr_array], rank: int, sweeps: int = _SWEEPS) -> float:
+    """beta = delta with the least error on a tenth of the parties' ratings, which is held out for this.
+
+    Parties need PD-NMF and a secure sum of two numbers for each value: squared errors and ratings held out.
+    """
+    split = [_parted(part, 0.1, np.random.default_rng((0, 1, number))) for number, part in enumerate(parts)]
+
+    def error(penalty: float, sweeps: int) -> float:
+        T = _rating_topics([given for given, _ in split], rank, penalty, sweeps)
+        errors, ratings = np.sum([_rating_errors(T, *pair, penalty) for pair in split], axis=0)
+        return float(np.sqrt(errors / ratings))
+
+    return hyperband(error, np.random.default_rng(0), sweeps)[0]
+
+
+PRIVATE = {"sweeps": 10, "epsilon": 0.25, "delta": 0.01, "row_bound": 50.0, "contribution": 3.0}
+"""DP-NMF on ratings. Half of all users have ratings of a norm of less than 36; the bounds are not the paper's."""
 
 
 def rating_uplift(
     ratings: sp.csr_array,
     *,
     ranks: Sequence[int] = (7,),
-    shares: Sequence[float] = SHARES,
+    shares: Sequence[float] = RATING_SHARES,
     parties: int = 2,
-    penalties: Sequence[float] = PENALTIES,
-    sweeps: int = _SWEEPS,
+    sweeps: int = 27,
 ) -> Outcome:
-    """RMSE of a party's own hidden ratings, alone and together, by party size and rank."""
+    """RMSE of a party's own hidden ratings, alone, together and together with DP, by party size and rank."""
     rng = np.random.default_rng(0)
     order = rng.permutation(ratings.shape[0])
     given, later = _parted(sp.csr_array(ratings[order]), HELD_OUT, rng)
-    rows, lines, notes = [], [], []
+    rows: list[tuple[Cell, ...]] = []
+    lines, notes = [], []
     for rank in ranks:
-        penalty = chosen_penalty(given, rank, penalties, sweeps)
-        say(f"rank {rank}: beta = delta = {penalty:g}")
-        together = _rating_topics(given, rank, penalty, sweeps)
+        thirds = split(given, 3)
+        penalty = chosen_penalty(thirds, rank, sweeps)
+        say(f"rank {rank}: beta = delta = {penalty:.3g}")
+        together = _rating_topics(thirds, rank, penalty, sweeps)
+        private = released("dp-nmf", thirds, rng, rank=rank, weighted=True, **PRIVATE)["T"]
         changes = []
         for share in shares:
             say(f"rank {rank}, parties of {share:.1%}")
@@ -353,16 +409,19 @@ def rating_uplift(
             for party in range(min(parties, ratings.shape[0] // size)):
                 mine = slice(party * size, (party + 1) * size)
                 own, hidden = sp.csr_array(given[mine]), sp.csr_array(later[mine])
-                alone = min(_rating_error(_rating_topics(own, rank, p, sweeps), own, hidden, p) for p in penalties)
-                errors.append((alone, _rating_error(together, own, hidden, penalty)))
-            alone, joined = np.mean(errors, axis=0)
-            changes.append(float(np.mean([100 * (1 - b / a) for a, b in errors])))
-            numbers = (round(float(alone), 4), round(float(joined), 4), round(changes[-1], 2))
-            rows.append((rank, penalty, f"{share:.1%}", *numbers))
-        lines.append(Line("MovieLens-1M", f"k = {rank}", tuple(100 * share for share in shares), tuple(changes)))
+                best = chosen_penalty([own], rank, sweeps)
+                alone = _rmse(_rating_topics([own], rank, best, sweeps), own, hidden, best)
+                errors.append((alone, *(_rmse(T, own, hidden, penalty) for T in (together, private))))
+            gains = np.mean([[100 * (1 - error / each[0]) for error in each[1:]] for each in errors], axis=0)
+            changes.append(gains)
+            numbers = (round(float(value), 4) for value in np.mean(errors, axis=0))
+            rows.append((rank, round(penalty, 3), f"{share:.1%}", *numbers, *(round(float(g), 2) for g in gains)))
+        for name, y in zip((f"k = {rank}", f"DP-NMF, k = {rank}"), np.transpose(changes), strict=True):
+            lines.append(Line("MovieLens-1M", name, tuple(100 * share for share in shares), tuple(map(float, y))))
         notes.append(
-            f"k = {rank}: joining makes a party's RMSE on its own users {changes[0]:.1f} % smaller at "
-            f"{shares[0]:.1%} of the users, {changes[-1]:.1f} % at {shares[-1]:.1%}."
+            f"k = {rank}: joining makes a party's RMSE on its own users {changes[0][0]:.1f} % smaller at "
+            f"{shares[0]:.0%} of the users, {changes[-1][0]:.1f} % at {shares[-1]:.0%}; with DP inside "
+            f"{changes[0][1]:+.1f} % and {changes[-1][1]:+.1f} % (the paper's Figure 4 (c): -50 to -200 %)."
         )
-    columns = "k | beta = delta | party | RMSE alone | together | smaller by, %"
+    columns = "k | beta = delta | party | RMSE alone | together | DP-NMF | together smaller by, % | DP-NMF, %"
     return Outcome(columns, rows, notes, lines, "party size (%)", "RMSE smaller by (%)", ("x",))

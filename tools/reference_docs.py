@@ -16,10 +16,10 @@ from tools.spec_docs import all_of, types_of
 import ksdp
 import ksdp.flows
 from ksdp.api.call_spec import described
-from ksdp.audit.contract import Statistic, sentence_of
 from ksdp.audit.registry import described_mechanisms, make_mechanism
 from ksdp.audit.registry import statistics as every_statistic
 from ksdp.audit.specs.models import StatisticsSpec
+from ksdp.audit.statistic import Statistic, sentence_of
 from ksdp.extras.pem.flow import pem_flow
 from ksdp.storage import findings
 

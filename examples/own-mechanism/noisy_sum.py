@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import ksdp
-from ksdp.audit.contract import Database, Documents, Observables, Release
+from ksdp.audit.contract import Database, Observables, Release
+from ksdp.audit.statistic import Documents
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.absence import absence_bounds, absence_shown, pull
-from ksdp.audit.contract import EXACT, UNKNOWN, Database, Release
+from ksdp.audit.contract import EXACT, UNKNOWN, Database, Release, Terms
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.plan import Plan
@@ -117,11 +118,13 @@ def test_nothing_is_proved_of_entries_of_both_signs_or_of_releases_that_show_non
 
 def test_what_shows_absence() -> None:
     """Exact arrays alone; derived ones may carry the noise of what they are derived from."""
-    factor, summed = (Release(way, (5,), noise=EXACT, absence=way) for way in ("factor", "sum"))
-    assert absence_shown([factor, Release("s", (5,), noise=EXACT)]) == "factor"
-    assert absence_shown([factor, summed]) == "sum"
-    assert absence_shown([Release("s", (5,), noise=UNKNOWN, absence="sum")]) == ""
-    assert absence_shown([Release("s", (5,), noise=EXACT, absence="sum", derived_from=("V",))]) == ""
+    basis, mean = Release("V", (2, 5), Terms("moments", "V", "m"), noise=EXACT), Release("m", (5,), noise=EXACT)
+    assert absence_shown([basis, Release("s", (5,), noise=EXACT)]) == "factor"
+    assert absence_shown([basis, mean]) == "sum"
+    assert absence_shown([replace(basis, noise=UNKNOWN), mean]) == "sum"
+    assert absence_shown([replace(basis, noise=UNKNOWN), replace(mean, noise=UNKNOWN)]) == ""
+    assert absence_shown([replace(basis, derived_from=("blocks",))]) == ""
+    assert absence_shown([replace(basis, terms=Terms("moments", "W"))]) == ""
     assert absence_shown(make_mechanism("noisy", {"noise": 0.1}).releases(9)) == ""
     showing = {name: absence_shown(make_mechanism(name, {}).releases(40)) for name in mechanism_names()}
     found = {name: how for name, how in showing.items() if how}

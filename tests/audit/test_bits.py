@@ -55,7 +55,7 @@ def bits_of(function: Function | str, **settings: Any) -> float:
 def shown_by(function: Function | str, **settings: Any) -> Shown:
     """What a run shows of who was in."""
     plan = plan_of(function, **settings)
-    return shown(plan.mechanism, [a for a in plan.read if not a.derived_from], plan.pool)
+    return shown(plan.mechanism, [a for a in plan.releases.read if not a.derived_from], plan.pool)
 
 
 def means(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:

@@ -12,7 +12,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import measure, run_observables, sample
+from ksdp.audit.runs import measure, run_observables, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms

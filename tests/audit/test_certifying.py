@@ -17,7 +17,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.sampling import measure, sample
+from ksdp.audit.runs import measure, sample, stacked
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
@@ -61,7 +61,7 @@ def test_a_pair_is_two_databases_that_differ_in_one_unit_whichever_it_is_in(corp
     found = paired_advantages(plan, 2, 4)
     for at, pair in enumerate((2, 3)):
         base = set(generator(1, Purpose.CERTIFICATE, pair).choice(pool, plan.design.size, replace=False).tolist())
-        here = inner.run(plan.stacked(np.array(sorted(base))), np.random.default_rng(0))
+        here = inner.run(stacked(plan, np.array(sorted(base))), np.random.default_rng(0))
         held = sorted(base)
         for unit in (5, 17, held[0]):
             own = generator(1, Purpose.CERTIFICATE, pair, unit)
@@ -71,7 +71,7 @@ def test_a_pair_is_two_databases_that_differ_in_one_unit_whichever_it_is_in(corp
             else:
                 other = (base - {held[own.integers(len(held))]}) | {unit}
             assert len(other) == len(base)
-            there = inner.run(plan.stacked(np.array(sorted(other))), np.random.default_rng(0))
+            there = inner.run(stacked(plan, np.array(sorted(other))), np.random.default_rng(0))
             gap = np.sqrt(sum(((here[name] - there[name]) ** 2).sum() for name in here))
             assert found[unit, at] == pytest.approx(2 * norm.cdf(gap / 0.2 / 2) - 1)
     assert (paired_advantages(plan_of(corpus, 0.2), 2, 4) >= found).all(), "every round tells more than the last"
@@ -95,7 +95,7 @@ def test_where_noise_is_announced_round_by_round_the_likelihood_ratio_bounds_eve
     parameters = {"name": name, "rank": 1, "epsilon": 2.0, "delta": 0.01} | rounds
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": parameters, "certificate": {"pairs": 2}}
     plan = make_plan(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 20}}), corpus)
-    base, other = (plan.stacked(np.arange(first, first + 30)) for first in (0, 1))
+    base, other = (stacked(plan, np.arange(first, first + 30)) for first in (0, 1))
     mechanism = plan.mechanism
     told = mechanism.transcript(base, np.random.default_rng(0))
     (a,), (b,) = (mechanism._replayed(told, d) for d in (base, other))

@@ -16,7 +16,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
 from ksdp.audit.results.summarise import copies_summary, void_where_copies_tell
-from ksdp.audit.sampling import measure, sample
+from ksdp.audit.runs import measure, sample
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import count_laws, count_laws_independent
@@ -130,7 +130,7 @@ def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_th
         joined = np.concatenate([part.values["first"] for part in values], axis=1)
         bits = np.concatenate([part.inclusion for part in values], axis=1)
         tests = compare_arms({"first": joined}, bits)[: len(plan.audited)]
-        rule = plan.spec.rule
+        rule = plan.spec.decision_in_run
         interim = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
         assert interim.decisions.verdict[20] == "sensitive"
         interim = after_certificate(interim, found.bound, rule)
@@ -149,7 +149,7 @@ def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus
     plan = plan_of(corpus, decision={"margin": 0.2})
     values = measure(plan, plan.blocks[0], sample(plan, plan.blocks[0]), plan.statistics)
     tests = compare_arms(values.values, values.inclusion)[: len(plan.audited)]
-    rule = plan.spec.rule
+    rule = plan.spec.decision_in_run
     before = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
     found = copies_of(plan)
     assert found is not None

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
 
-from ksdp.audit.contract import Documents, Observables, Release, TableStatistic, Terms, traits_of
+from ksdp.audit.contract import Observables, Release, Terms, traits_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import (
     MayBeIn,
@@ -27,6 +27,7 @@ from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents, TableStatistic
 
 pytestmark = pytest.mark.usefixtures("many_documents")
 SMALL = {"rank": 2, "iterations": 3}
@@ -62,7 +63,7 @@ def test_an_own_array_with_the_name_of_ours_is_not_asked_for_the_columns_of_ours
     own = function_mechanism("own", lambda x, rng: {"V": x.toarray()[:2] + 1.0}, corpus.matrix[:10])
     with lent({"own": own}):
         plan = plan_of(corpus, {"name": "own"}, statistics={"families": [], "names": ["simulated"]})
-    assert plan.default_columns == ("simulated",)
+    assert plan.tested.default == ("simulated",)
     assert not any("default columns" in said for said in coverage_of(plan).unread)
 
 
@@ -93,7 +94,7 @@ def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_fro
     assert but_followed(plan_of(corpus, nmf | {"opens": "final"}, design=many)) == []
     noisy = {"name": "noisy", "mechanism": "pd-nmf", "parameters": {"rank": 2}, "scale": 1.0}
     assert coverage_of(plan_of(corpus, noisy, design=many)).may_clear, "the learnt statistic is a default"
-    monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_FROM", 0)  # simulated runs for training are too dear
+    monkeypatch.setattr("ksdp.audit.planning.MOST_LEARNT_FROM", 0)  # simulated runs for training are too dear
     assert coverage_of(plan_of(corpus, noisy, design=many)).unread == unread
     assert coverage_of(plan_of(corpus, noisy, design=many, **learnt)).may_clear
     assert coverage_of(plan_of(corpus, {"name": "pd-svd", "rank": 2}, design=many)).may_clear
@@ -166,7 +167,7 @@ def test_a_start_by_local_topics_clears_nobody(corpus: Corpus) -> None:
 @pytest.mark.parametrize("name", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf", "hardt-roth", "dp-nmf", "fedpower"])
 def test_a_run_that_opens_its_final_output_alone_is_audited_as_that(corpus: Corpus, name: str) -> None:
     plan = plan_of(corpus, small(name) | {"opens": "final"} | ({"period": 1} if name == "fedpower" else {}))
-    assert set(plan.opened) == set(final_output(plan.mechanism, corpus.features))
+    assert set(plan.releases.opened) == set(final_output(plan.mechanism, corpus.features))
     assert coverage_of(plan).may_clear == (name != "pd-nmf")
     assert but_followed(plan) == []
 
@@ -209,7 +210,7 @@ def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
     large = Corpus(rows, np.array([f"d{row}" for row in range(2100)]))
     sparse = {"design": {"party_size": 20, "with_runs": 40}, "decision": {"margin": 0.9}}
     plan = plan_of(large, {"name": "pd-svd", "rank": 1, "opens": "final"}, **sparse)
-    assert "linear-basis" in plan.skipped
+    assert "linear-basis" in plan.tested.skipped
     assert coverage_of(plan).unread == ()
 
 

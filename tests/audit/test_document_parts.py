@@ -9,12 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.api.given import lent_statistic
-from ksdp.audit.contract import Documents, Observables
+from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.plan import (
     Plan,
-    built_documents,
     bytes_a_document,
     document_parts,
     keeps_values,
@@ -23,7 +22,9 @@ from ksdp.audit.plan import (
 )
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
+from ksdp.audit.runs import built_documents
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.verdicts.looks import Stage
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.errors import InputError
+from ksdp.audit.planning import topped_up, wanted_factor
 from ksdp.audit.specs.models import Spec, parse_spec
 
 

@@ -9,14 +9,15 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import run_observables
+from ksdp.audit.runs import run_observables
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
@@ -38,7 +39,7 @@ def test_exact_rounds_of_few_documents_are_looked_at_as_finely_as_they_are(corpu
     plan = plan_of(corpus, {"name": name, "rank": 2})
     assert plan.precision == "float64"
     seen = run_observables(plan, 0, 0)
-    assert {a.dtype for n, a in seen.items() if n in plan.seen} == {np.dtype(np.float64)}
+    assert {a.dtype for n, a in seen.items() if n in plan.releases.seen} == {np.dtype(np.float64)}
     assert (
         seen["T" if name == "pd-nmf" else "V"] != seen["T" if name == "pd-nmf" else "V"].astype(np.float32)
     ).any()
@@ -57,7 +58,9 @@ def test_final_outputs_and_noise_are_looked_at_in_the_precision_of_the_store(
 ) -> None:
     plan = plan_of(corpus, mechanism)
     assert plan.precision == "float32"
-    assert {a.dtype for n, a in run_observables(plan, 0, 0).items() if n in plan.seen} == {np.dtype(np.float32)}
+    assert {a.dtype for n, a in run_observables(plan, 0, 0).items() if n in plan.releases.seen} == {
+        np.dtype(np.float32)
+    }
     assert plan_of(corpus, mechanism, store={"precision": "float64"}).precision == "float64"
 
 

@@ -15,6 +15,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.runs import database_of
 from ksdp.audit.specs.models import Spec, parse_spec
 
 
@@ -44,7 +45,7 @@ def test_databases_are_drawn_from_the_party_and_the_others_stand_beside_them(nam
     found = plan(named, me="ada")
     assert found.audited.tolist() == mine.tolist()
     assert found.holdings.size == size_base(spec(me="ada"), named) // 2
-    database = found.database(0, 3)
+    database = database_of(found, 0, 3)
     assert set(database.held) <= set(mine)
     others = named.matrix[np.flatnonzero(named.party != "ada")]
     assert (database.parties[1] != others).nnz == 0
@@ -52,9 +53,9 @@ def test_databases_are_drawn_from_the_party_and_the_others_stand_beside_them(nam
 
 
 def test_others_may_collude_or_be_unknown(named: Corpus) -> None:
-    assert plan(named, me="ada", others="colluding").database(0, 0).coalition == {1}
+    assert database_of(plan(named, me="ada", others="colluding"), 0, 0).coalition == {1}
     drawn = plan(named, me="ada", others="drawn")
-    first, again, second = drawn.database(0, 0), drawn.database(0, 0), drawn.database(0, 1)
+    first, again, second = (database_of(drawn, 0, run) for run in (0, 0, 1))
     assert first.parties[1].shape[0] == (len(drawn.holdings.honest) + 1) // 2
     assert (first.parties[1] != again.parties[1]).nnz == 0
     assert (first.parties[1] != second.parties[1]).nnz > 0
@@ -121,7 +122,7 @@ def test_a_pool_is_a_part_that_databases_are_drawn_from_and_whose_documents_are_
     assert len(pool) == 20
     assert set(pool) < set(whole.audited)
     assert (found.holdings.honest == whole.holdings.honest).all(), "others are who they were"
-    assert {row for run in range(found.runs) for row in found.database(0, run).held} == set(pool)
+    assert {row for run in range(found.runs) for row in database_of(found, 0, run).held} == set(pool)
     assert found.design.share == 0.5
     assert found.holdings.unknown == found.pool.drawn.shape[0] == 20, "what attacks solve for"
     assert found.runs_identity != whole.runs_identity
@@ -149,7 +150,7 @@ def test_who_knows_the_pool_tells_more_by_what_a_finite_population_lacks() -> No
         target = int(pool_of_both[np.linalg.norm(rows[pool_of_both], axis=1).argmax()])
         held, sums = [], []
         for run in range(plan.runs):
-            inside = plan.database(0, run).held
+            inside = database_of(plan, 0, run).held
             held.append(target in inside)
             sums.append(rows[inside].sum(axis=0) @ rows[target])
         arms = [np.array(sums)[np.array(held) == bit] for bit in (True, False)]

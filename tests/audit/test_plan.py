@@ -10,13 +10,15 @@ import pytest
 import scipy.sparse as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ksdp.audit.contract import Database, Documents, Observables, Release
+from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.runs import database_of
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.simulated import SimulatedStatistic
 
 
@@ -66,7 +68,7 @@ def test_the_learnt_statistic_is_tested_where_it_costs_little_and_nobody_solves(
     assert learnt(mechanism=own)
     assert not learnt(), "every round is opened: equations say who was in"
     for limit in ("MOST_LEARNT_FROM", "MOST_LEARNT_OF", "_MOST_PRODUCT"):
-        monkeypatch.setattr(f"ksdp.audit.plan.{limit}", 0)
+        monkeypatch.setattr(f"ksdp.audit.planning.{limit}", 0)
         assert not learnt(mechanism=final)
         assert learnt(mechanism=final, statistics={"names": ["simulated"]})
         assert learnt(mechanism=own)
@@ -86,7 +88,7 @@ def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weigh
     final, fed = {"name": "sigma-svd", "opens": "final"}, {"name": "fedpower", "period": 1}
     assert learnt(**final) == (("V", "sigma"), [])
     assert "V" in learnt(**fed)[0]
-    monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_OF", 0)
+    monkeypatch.setattr("ksdp.audit.planning.MOST_LEARNT_OF", 0)
     assert learnt(**final) == (("sigma",), [])
     arrays, unread = learnt(**fed)
     assert "V" not in arrays
@@ -99,14 +101,14 @@ def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weigh
         plan_of(corpus, mechanism={"name": f"{__name__}:Counted"})
     monkeypatch.setattr("ksdp.audit.statistics.simulated.MOST_NUMBERS", 2**17)
     for limit in ("MOST_LEARNT_IN_PART", "MOST_LEARNT_FROM"):
-        monkeypatch.setattr(f"ksdp.audit.plan.{limit}", 0)
+        monkeypatch.setattr(f"ksdp.audit.planning.{limit}", 0)
         assert learnt(**final) == ((), ["sigma"])
         assert learnt(**fed) == ((), list(arrays))
         assert learnt(name="hardt-roth", epsilon=1.0) == ((), []), "its sums are weighed"
         assert learnt(name="pd-pca", opens="final") == ((), []), "and so is its mean"
         assert learnt(name="dp-nmf", epsilon=1.0) == ((), []), "denominators are made of weights"
         monkeypatch.undo()
-        monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_OF", 0)
+        monkeypatch.setattr("ksdp.audit.planning.MOST_LEARNT_OF", 0)
 
 
 def test_a_document_that_another_party_holds_cannot_be_audited(corpus: Corpus) -> None:
@@ -129,7 +131,7 @@ def test_blocks_cover_every_run_once(corpus: Corpus) -> None:
 
 def test_the_database_is_the_victim_s_and_the_others_are_fixed(corpus: Corpus) -> None:
     plan = plan_of(corpus, parties={"honest": 10, "coalition": 15})
-    first, second = plan.database(0, 0), plan.database(0, 1)
+    first, second = database_of(plan, 0, 0), database_of(plan, 0, 1)
     assert [p.shape[0] for p in first.parties] == [20, 10, 15]
     assert first.coalition == {2}
     assert (first.parties[1] != second.parties[1]).nnz == 0
@@ -216,14 +218,14 @@ def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}
-    assert "linear-basis" not in plan_of(corpus, mechanism=final).skipped
+    assert "linear-basis" not in plan_of(corpus, mechanism=final).tested.skipped
     monkeypatch.setattr("ksdp.audit.statistics.linear.releases.fits_dense_solver", lambda documents: False)
     plan = plan_of(corpus, mechanism=final)
-    assert plan.skipped["linear-basis"].startswith("needs 2,048 documents or fewer, or to be named")
+    assert plan.tested.skipped["linear-basis"].startswith("needs 2,048 documents or fewer, or to be named")
     assert "linear-basis" not in [statistic.name for statistic in plan.statistics]
     named = plan_of(corpus, mechanism=final, statistics={"names": ["linear-basis"]})
     assert "linear-basis" in [statistic.name for statistic in named.statistics]
-    assert "linear-basis" not in named.skipped
+    assert "linear-basis" not in named.tested.skipped
 
 
 COUNT, WIDE, HONEST, COALITION = 60, 30, 16, 14
@@ -251,7 +253,7 @@ def test_a_coalition_subtracts_its_own_and_honest_parties_stay_in_sums(
     parties: dict[str, int], beside: int | None, subtracted: int | None, others: tuple[int, ...]
 ) -> None:
     plan = measured_plan({"name": "pd-nmf", "rank": 2}, **parties)
-    pool, database = plan.pool, plan.database(0, 0)
+    pool, database = plan.pool, database_of(plan, 0, 0)
     assert (None if pool.remaining is None else pool.remaining.shape[0]) == beside
     assert (None if pool.subtracted is None else pool.subtracted.shape[0]) == subtracted
     assert tuple(rows.shape[0] for rows in pool.others) == others
@@ -281,7 +283,7 @@ def test_exact_sums_tell_who_is_in_beside_honest_parties_and_a_coalition(
     units = plan.holdings.victim
     documents = Documents(plan.corpus.matrix[units], {}, pool=plan.pool)
     for run in range(3):
-        seen = plan.mechanism.run(plan.database(0, run), np.random.default_rng(run))
+        seen = plan.mechanism.run(database_of(plan, 0, run), np.random.default_rng(run))
         said = np.asarray(statistic.evaluate(seen, documents))
         inside = np.isin(units, plan.design.rows(0, run))
         assert said[inside].min() > said[~inside].max()

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit import registry as module
-from ksdp.audit.contract import Database, Mechanism, Statistic
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.schema import recorded
@@ -27,6 +27,7 @@ from ksdp.audit.registry import (
 )
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.specs.own_names import names_own_code
+from ksdp.audit.statistic import Statistic
 
 
 def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:

@@ -23,7 +23,7 @@ from ksdp.audit.run_subsampling import (
     more_runs,
     read_runs,
 )
-from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
+from ksdp.audit.runs import STRONGEST, lane_documents, measure, run_observables, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics import products
@@ -194,10 +194,10 @@ def test_values_do_not_hang_on_who_is_measured_beside(
     """Bit for bit: else a document's last bit would tell the runs that held it from those that did not."""
     design = {"party_size": 30, "with_runs": 20}
     plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5, **more}, design=design)
-    documents, rng = plan.documents(0), np.random.default_rng(0)
+    documents, rng = lane_documents(plan, 0), np.random.default_rng(0)
     for run in range(3):
         stored = run_observables(plan, 0, run)
-        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
+        seen = Observables({name: stored[name].astype(np.float64) for name in plan.releases.seen})
         for statistic in plan.statistics:
             whole = statistic.evaluate(seen, documents)
             for size in (1, 2, 3, 5, 17, 64):
@@ -246,7 +246,7 @@ def test_values_of_arrays_do_not_hang_on_it_either(corpus: Corpus) -> None:
     rng = np.random.default_rng(1)
     features = corpus.features
     seen = Observables({"weights": rng.normal(size=(3, features)), "counts": rng.random((3, 4))})
-    documents = plan_of(corpus).documents(0)
+    documents = lane_documents(plan_of(corpus), 0)
     shapes = [Release("weights", (3, features)), Release("counts", (3, 4))]
     for statistic in statistics_of_arrays(shapes, features):
         whole = statistic.evaluate(seen, documents)

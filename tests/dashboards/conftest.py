@@ -18,7 +18,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.results.parts import count_verdicts
 from ksdp.audit.results.summarise import chance
 from ksdp.audit.results.summary import VERSION, Summary
-from ksdp.audit.sampling import BlockValues
+from ksdp.audit.runs import BlockValues
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec

@@ -91,11 +91,12 @@ def all_points(do: Callable[[], object], least: int) -> range:
     return range(1, found[0] + 1)
 
 
-def test_a_clearance_is_whole_or_absent_and_never_unrecorded(store: Store, kept: Kept) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.validity)])
+def test_a_clearance_is_whole_or_absent_and_never_unrecorded(store: Store, kept: Kept, every: int) -> None:
     def sign() -> str:
         return clear(store, kept[1][1])
 
-    for _ in killed_at(store, kept[0], sign, all_points(sign, 6), "clear"):
+    for _ in killed_at(store, kept[0], sign, all_points(sign, 6)[::every], "clear"):
         signed = store.root.parent / "c.json"
         if not signed.exists():
             assert done(sign) is not None

@@ -49,7 +49,7 @@ def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STA
 
 def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     asked, folder = read_spec_file(ROOT / "examples" / "own-mechanism" / "noisy-sum.toml")
-    few = asked.model_copy(update={"design": asked.design.model_copy(update={"party_size": 0.2})})
+    few = asked.model_copy(update={"design": asked.design.model_copy(update={"party_size": 0.2, "with_runs": 30})})
     found = run_audit(few, folder, tmp_path / "store", HERE)
     assert found.mechanism == "noisy-sum"
     assert found.parameters == {"noise": 0.05}

@@ -10,7 +10,7 @@ import pytest
 
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.run_subsampling import levelled
-from ksdp.audit.sampling import BlockValues
+from ksdp.audit.runs import BlockValues
 from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.controls import CANARY
 from ksdp.storage.blocks import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError, Unreachable
-from ksdp.audit.sampling import BlockValues
+from ksdp.audit.runs import BlockValues
 from ksdp.audit.specs.design import Block
 from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
 from ksdp.storage.blocks import (

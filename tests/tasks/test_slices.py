@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ksdp.audit import runs
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.plan import CONTROLS, Plan
@@ -212,9 +213,9 @@ def test_databases_that_the_design_did_not_draw_void_the_audit(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """The other side is wrong: bits are as designed, the matrix is not."""
-    sound, rows = Plan.database, Units.rows
+    sound, rows = runs.database_of, Units.rows
     if fault == "database of the next run":
-        monkeypatch.setattr(Plan, "database", lambda self, lane, run: sound(self, lane, run + 1))
+        monkeypatch.setattr(runs, "database_of", lambda plan, lane, run: sound(plan, lane, run + 1))
     else:
         monkeypatch.setattr(Units, "rows", lambda self, units: np.sort((rows(self, units) + 1) % len(corpus)))
     judged, _, _ = audited(corpus, tmp_path, DESIGNS["shared"])

@@ -16,11 +16,12 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Documents, Mechanism, Observables, Statistic
+from ksdp.audit.contract import Mechanism, Observables
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import failure_of, pickled
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.statistic import Documents, Statistic
 from ksdp.storage.in_memory import read_inclusion, read_observables
 from ksdp.storage.readers.spec_files import spec_path
 

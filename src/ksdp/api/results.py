@@ -309,7 +309,7 @@ class Audit:
         return (
             f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
             f"{summary.design.unit}s, {summary.runs} runs: <strong>{summary.verdicts.words}</strong> "
-            f"(margin {summary.spec.rule.limits}){self._needed()}. {chance}</p>"
+            f"(margin {summary.spec.decision_in_run.limits}){self._needed()}. {chance}</p>"
             "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
             f"{cells}</table></div>"
         )

@@ -52,9 +52,17 @@ class ProvedSensitive:
 
 
 def absence_shown(releases: Iterable[Release]) -> str:
-    """How releases that somebody sees show features that no document has: `sum`, `factor`, or empty: not."""
-    ways = {a.absence for a in releases if a.noise == EXACT and not a.derived_from}
-    return next((way for way in ("sum", "factor") if way in ways), "")
+    """How exact releases show features that no document of the run has: `sum`, `factor`, or empty: not.
+
+    A mean that is subtracted from documents is zero there and nowhere else; a leading basis is also zero where
+    documents have no feature in common with most others.
+    """
+    every = tuple(releases)
+    exact = {a.name for a in every if a.noise == EXACT and not a.derived_from}
+    moments = [(a.name, a.terms) for a in every if a.terms and a.terms.form == "moments"]
+    if {terms.centre for _, terms in moments} & exact:
+        return "sum"
+    return "factor" if any(name in exact and terms.basis == name for name, terms in moments) else ""
 
 
 def absence_bounds(

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Mechanism, Observables, Pool, Release
+from ksdp.audit.contract import Mechanism, Observables, Release
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistic import Pool
 from ksdp.audit.statistics.linear.pilot import DATABASES, crossed_runs, repeated_runs
 
 DIGITS = 52
@@ -105,7 +106,7 @@ def most_bits(arrays: Iterable[Release]) -> float:
 
 
 def _sizes(arrays: Iterable[Release]) -> list[int]:
-    return [max(array.in_all, math.prod(array.shape)) for array in arrays]
+    return [max(array.terms.numbers if array.terms else 0, math.prod(array.shape)) for array in arrays]
 
 
 def _places(array: Release) -> NDArray[np.int64]:

@@ -21,13 +21,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Certifiable, Mechanism, traits_of
+from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.mechanisms.schema import final_output, why_uncertified
+from ksdp.audit.mechanisms.schema import Certifiable, final_output, why_uncertified
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.runs import stacked
 from ksdp.audit.specs.design import Literal, Shared
 from ksdp.audit.verdicts.certificates import CountLaws, certified_bound, count_laws, count_laws_independent
 from ksdp.audit.verdicts.laws import ArmTests
@@ -87,11 +88,11 @@ def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
         rng = generator(design.seed, Purpose.CERTIFICATE, pair)
         base = np.sort(design.pool[rng.choice(len(design.pool), design.size, replace=False)])
         coins = partial(generator, design.seed, Purpose.CERTIFICATE_COINS, pair)
-        against = mechanism.paired(plan.stacked(base), coins, final)
+        against = mechanism.paired(stacked(plan, base), coins, final)
         outside = np.setdiff1d(design.pool, base, assume_unique=True)
         for row, unit in enumerate(plan.audited):
             own = generator(design.seed, Purpose.CERTIFICATE, pair, int(unit))
-            advantages[row, at] = against(plan.stacked(_exchanged(base, outside, int(unit), own)))
+            advantages[row, at] = against(stacked(plan, _exchanged(base, outside, int(unit), own)))
     return advantages
 
 

@@ -9,13 +9,14 @@ from functools import partial
 from statistics import NormalDist
 
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
-from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, traits_of
+from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.mechanisms.chance import undeclared
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.mechanisms.recorded import is_own, own_parts
 from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.plan import Plan, reads, rounds_solved, unweighed
 from ksdp.audit.registry import statistics
+from ksdp.audit.statistic import Statistic, own_statistics
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import drawn_database, final_numbers, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
@@ -111,11 +112,12 @@ class MayBeIn:
 def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
     """Arrays in which a rule learnt from the runs sees more than any statistic.
 
-    Those whose `learner` is `small`, where their first three rounds (first axis) have fewer numbers than there are
-    runs, and those where it is `always`.
+    Those whose `Terms.learner` is `small`, where their first three rounds (first axis) have fewer numbers than
+    there are runs, and those where it is `always`.
     """
-    sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a in announced}
-    return tuple(a.name for a in announced if a.learner == "always" or (a.learner and sizes[a.name] < runs))
+    sums = [(a, a.terms.learner) for a in announced if a.terms]
+    sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a, _ in sums}
+    return tuple(a.name for a, when in sums if when == "always" or (when and sizes[a.name] < runs))
 
 
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
@@ -133,7 +135,7 @@ def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, 
 
 def unfollowed(read: Iterable[Release]) -> tuple[str, ...]:
     """What several rounds of a party made of its documents, and no statistic follows."""
-    return tuple(_HIDDEN.format(array.name) for array in read if array.hidden_rounds)
+    return tuple(_HIDDEN.format(array.name) for array in read if array.terms and array.terms.form == "steps")
 
 
 def unsolved(
@@ -163,7 +165,7 @@ def exact_numbers(mechanism: Mechanism, announced: Iterable[Release], seen: Iter
     most: dict[str, int] = {}
     for form in dict.fromkeys(a.terms.form for a in sums if a.terms):
         # Those of one form say the same.
-        numbers = {a.name: a.in_all or math.prod(a.shape) for a in sums if a.terms and a.terms.form == form}
+        numbers = {a.name: a.terms.numbers or math.prod(a.shape) for a in sums if a.terms and a.terms.form == form}
         name = max(numbers, key=lambda name: numbers[name])
         most[name] = numbers[name]
     return most
@@ -277,27 +279,29 @@ def coverage(
 
 def coverage_of(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
-    mechanism, seen = plan.mechanism, plan.seen
-    of_all = [s for s in plan.statistics if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]
+    mechanism, seen = plan.mechanism, plan.releases.seen
+    of_all = [
+        s for s in plan.statistics if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.releases.read)
+    ]
     trained = max((statistic.runs for statistic in of_all), default=0)
     who = may_be_in(plan)
     to_learn, sums = _to_learn(plan), _undeclared(plan)
     if not sums and not _solved(plan):
-        sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
+        sums = unsolved(mechanism, plan.releases.recorded, seen, who) + unblurred(_little_noise(plan), who)
     if not sums:
         sums = followed(_final(plan), who)
     if not sums:  # which is told already where equations are enough
         found = _shown(plan)
         follows = is_own(plan.mechanism) and not to_learn
         sums = decoded(found.bits, who) or (unlearnt(found, trained, who) if follows else ())
-    more = untested(plan.default_columns, plan.statistics) + unfollowed(plan.read) + enumerated(who) + sums
-    return coverage(plan.opened, seen, plan.statistics, to_learn, more)
+    more = untested(plan.tested.default, plan.statistics) + unfollowed(plan.releases.read) + enumerated(who) + sums
+    return coverage(plan.releases.opened, seen, plan.statistics, to_learn, more)
 
 
 def may_be_in(plan: Plan) -> MayBeIn:
     """Who may be in a run of the plan."""
     held, groups = plan.holdings, plan.units.word == "group"
-    return MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
+    return MayBeIn(held.unknown, held.share, plan.spec.decision_in_run.margin, groups)
 
 
 def telling(plan: Plan, margin: float) -> dict[str, int]:
@@ -306,18 +310,18 @@ def telling(plan: Plan, margin: float) -> dict[str, int]:
     That is known before any run. Empty where they are too few.
     """
     who = replace(may_be_in(plan), margin=margin)
-    exact = {} if plan.proved else exact_numbers(plan.mechanism, plan.announced, plan.seen)
+    exact = {} if plan.proved else exact_numbers(plan.mechanism, plan.releases.recorded, plan.releases.seen)
     return exact if who.told_by(sum(exact.values())) else {}
 
 
 def _to_learn(plan: Plan) -> tuple[str, ...]:
     """Names of arrays of which no tested statistic weighs every number; those aside that equations hold."""
     simulated = {name for s in plan.statistics if isinstance(s, SimulatedStatistic) for name in s.reads}
-    names = learnable(plan.announced, plan.design.runs)
+    names = learnable(plan.releases.recorded, plan.design.runs)
     if own_parts(plan.mechanism):  # of which no other statistic knows anything
-        names = plan.seen
-    elif not rounds_solved(plan.mechanism, plan.read, plan.holdings.unknown):
-        names += tuple(array.name for array in unweighed(plan.read, plan.seen, plan.statistics))
+        names = plan.releases.seen
+    elif not rounds_solved(plan.mechanism, plan.releases.read, plan.holdings.unknown):
+        names += tuple(array.name for array in unweighed(plan.releases.read, plan.releases.seen, plan.statistics))
     return tuple(name for name in dict.fromkeys(names) if name not in simulated)
 
 
@@ -330,7 +334,7 @@ def _solved(plan: Plan) -> bool:
         return False
     if not any(isinstance(statistic, OfGroups) for statistic in plan.statistics):
         return False
-    numbers = sum(math.prod(array.shape) for array in plan.read)
+    numbers = sum(math.prod(array.shape) for array in plan.releases.read)
     return groups_solved(len(held.victim), int(held.units.sizes[held.victim].sum()), numbers)
 
 
@@ -340,14 +344,18 @@ def _little_noise(plan: Plan) -> int:
     if traits_of(mechanism).noise_free:
         return 0
     own = own_statistics(mechanism)
-    filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.seen)]
-    return int(pool.derive(("little noise", plan.seen), lambda: low_noise_numbers(filters, plan.read, pool)))
+    filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.releases.seen)]
+    return int(
+        pool.derive(
+            ("little noise", plan.releases.seen), lambda: low_noise_numbers(filters, plan.releases.read, pool)
+        )
+    )
 
 
 def _final(plan: Plan) -> dict[str, int]:
     """Numbers of the final output that follow from who is in, and are not solved for."""
     found = plan.pool.derive(
-        ("final numbers", plan.seen), lambda: final_numbers(plan.mechanism, plan.read, plan.pool)
+        ("final numbers", plan.releases.seen), lambda: final_numbers(plan.mechanism, plan.releases.read, plan.pool)
     )
     return dict(found)
 
@@ -366,10 +374,10 @@ def _undeclared(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown(plan: Plan) -> Shown:
-    arrays, who = [array for array in plan.read if not array.derived_from], may_be_in(plan)
+    arrays, who = [array for array in plan.releases.read if not array.derived_from], may_be_in(plan)
     most = most_bits(arrays)
     learnt = is_own(plan.mechanism) and who.told_by(_UNEQUAL * most / DIGITS)
     if not learnt and not found_by_lattice(who.count, who.share, most):
         return Shown(0.0, 0.0, 0.0)
     make = partial(shown, plan.mechanism, arrays, plan.pool, crossed=learnt)
-    return plan.pool.derive(("shown", plan.seen, learnt), make)
+    return plan.pool.derive(("shown", plan.releases.seen, learnt), make)

@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.absence import Absence, ProvedSensitive, absence_bounds, absence_shown
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.contract import Mechanism, Release, traits_of
+from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import SpecError
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.callables import FunctionMechanism
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
 from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
-from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
+from ksdp.audit.mechanisms.recorded import ENOUGH, RecordedRuns, is_own
 from ksdp.audit.mechanisms.schema import ReleaseSchema, release_schema
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
-from ksdp.audit.plan import Plan, planned_runs, planned_statistics, proved_before_runs
+from ksdp.audit.plan import (
+    CONTROLS,
+    Plan,
+    PlannedStatistics,
+    proved_before_runs,
+    reads_one_document,
+    rounds_solved,
+    unweighed,
+)
 from ksdp.audit.randomness import Purpose, derived_seed, generator
-from ksdp.audit.registry import mechanism_of
+from ksdp.audit.registry import default_statistics, mechanism_of, select_statistics
 from ksdp.audit.reviewing import plural
-from ksdp.audit.specs.design import Balanced, Design, make_design
+from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, more_runs
+from ksdp.audit.specs.design import Balanced, Design, Shared, make_design
 from ksdp.audit.specs.models import Spec
+from ksdp.audit.statistic import Pool, Statistic, own_statistics, statistic_traits
+from ksdp.audit.statistics.further import further_runs, numbers_and_products
+from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
+from ksdp.audit.statistics.linear.system import own_mechanism
+from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
+from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
+from ksdp.audit.verdicts.looks import Look, planned_looks
 
 # Runs of the smaller arm in which a planted leak must be seen (`testing.judge_controls`), and some more.
 _CHECKS = 32
@@ -51,7 +72,9 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
     background = _background(holdings, corpus, rank, spec.seed)
     asked = (spec.statistics.families, spec.statistics.names)
-    tested = planned_statistics(*asked, mechanism, shown, holdings, background, design.runs, spec.rule.margin)
+    tested = planned_statistics(
+        *asked, mechanism, shown, holdings, background, design.runs, spec.decision_in_run.margin
+    )
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if holdings.drawn:
@@ -66,21 +89,201 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         corpus=corpus,
         holdings=holdings,
         mechanism=mechanism,
-        announced=shown.recorded,
-        seen=shown.seen,
-        opened=shown.opened,
-        statistics=tested.chosen,
-        skipped=tested.skipped,
+        releases=shown,
+        tested=tested,
         design=replace(cast(Any, runs.design), **rest),
         background=background,
         block_runs=runs.block_runs,
         looks=runs.looks,
         reading=runs.reading,
-        default_columns=tested.default,
+        pool=_pool(corpus, holdings, mechanism, _leaks(spec, holdings, shown)),
         promise=promise,
-        leaks=_leaks(spec, holdings, shown),
         absent=absent,
     )
+
+
+def _pool(corpus: Corpus, held: Holdings, mechanism: Mechanism, planted: Sequence[ArrayLeak]) -> Pool:
+    """What databases are made of: some of the victim's units, and all or half of those of others."""
+    units = held.units
+    mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
+    share = held.size / max(len(mine), 1)
+    own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
+    group = _groups_of(units, mine)
+    leaks = tuple(replace(one, unit=int(np.searchsorted(mine, one.unit))) for one in planted)
+    rows = None if len(mine) == len(units) else units.rows(mine)
+    known: dict[str, Any] = {"group": group, "leaks": leaks, "corpus_rows": rows}
+    if not len(others):
+        return Pool(own, share, None, mechanism, **known)
+    fixed = rows_of(corpus.matrix, units.rows(others))
+    shared = 0.5 if held.drawn else 1.0
+    pool = Pool(own, share, fixed, mechanism, shared, bool(len(held.coalition)), **known)
+    if not (len(held.honest) and len(held.coalition)):
+        return pool
+    honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
+    return replace(pool, honest=honest, coalition=coalition)
+
+
+def _groups_of(units: Units, mine: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The group of each row of these units, in the corpus's order, from 0; None where units are documents."""
+    if units.order is None:
+        return None
+    rows, starts = units.members(mine)
+    number = np.repeat(np.arange(len(mine)), np.diff(starts))
+    return np.asarray(number[np.argsort(rows, kind="stable")])
+
+
+# A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
+_BLOCK_BYTES = 64 * 2**20
+_STATISTICS_GUESS = 8
+# The family whose last bit depends on a document's place among others.
+_BY_PLACE = "paper-blocks"
+# Strata of blocks before the first look, where a part of the without runs is kept.
+_FEWEST_STRATA = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRuns:
+    """The runs of an audit."""
+
+    design: Design
+    """Which documents are in which run, with the runs of a lane."""
+    block_runs: int
+    """Runs in a block."""
+    looks: tuple[Look, ...]
+    """When it decides, and at what level."""
+    reading: RunSubsampling
+    """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
+
+
+def planned_runs(
+    spec: Spec, design: Design, kept: Sequence[Release], statistics: Sequence[Statistic]
+) -> PlannedRuns:
+    """Decide blocks, looks and reading, and add the runs that reading a part of them costs."""
+    block_runs = _block_runs(design, kept)
+    every, drawn = _partly_read(spec, design, block_runs)
+    looks = planned_looks(spec, drawn, block_runs * every)
+    if _reads_all(statistics):
+        return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
+    # A first look of few blocks reads all of them.
+    lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
+    return PlannedRuns(
+        drawn, block_runs, looks, RunSubsampling(every, looks[0].runs if lumpy and every > 1 else 0)
+    )
+
+
+def _block_runs(design: Design, kept: Sequence[Release]) -> int:
+    """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
+    audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
+    observables = sum(int(np.prod(a.shape)) for a in kept)
+    fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
+    return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
+
+
+def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Design]:
+    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
+    if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
+        return 1, design
+    every = best_every(design.share)
+    # With few blocks the draw is lumpy, and there is little to save.
+    while every > 1 and design.runs < _FEWEST_STRATA * every * block_runs:
+        every //= 2
+    if every == 1:
+        return 1, design
+    whole = every * block_runs
+    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
+    return every, dataclasses.replace(design, runs=runs)
+
+
+def _reads_all(statistics: Sequence[Statistic]) -> bool:
+    by_place = any(statistic.family == _BY_PLACE for statistic in statistics)
+    return by_place or not reads_one_document(statistics)
+
+
+def planned_statistics(
+    families: Sequence[str],
+    names: Sequence[str],
+    mechanism: Mechanism,
+    shown: ReleaseSchema,
+    held: Holdings,
+    background: Mapping[str, Any],
+    runs: int,
+    margin: float,
+) -> PlannedStatistics:
+    """Those that a spec asks for and the mechanism's observables allow."""
+    own = own_statistics(mechanism)
+    others = default_statistics(shown.seen, background, own)
+    dear = _left_out(others, shown, held.unknown)
+    others = tuple(s for s in others if s.name not in dear)
+    learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*names, *families))
+    brought: tuple[Statistic, ...] = () if missing else SIMULATIONS
+    chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
+    further = _further(mechanism, held, learnt, margin)
+    chosen = tuple(s.over(learnt, runs, further) if isinstance(s, SimulatedStatistic) else s for s in chosen)
+    needs = _left_out([s for s in chosen if s.name not in names], shown, held.unknown)
+    needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
+    chosen = tuple(s for s in chosen if s.name not in needs)
+    skipped = skipped | needs
+    if not chosen:
+        raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
+    if held.units.word == "group":
+        solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
+        each = (GroupMean(statistic) for statistic in chosen if not isinstance(statistic, SimulatedStatistic))
+        chosen = (*chosen, *each, *solved)
+    # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
+    if isinstance(mechanism, FunctionMechanism | RecordedRuns):
+        others = ()
+    default = (*others, *(s for s in brought if s.name not in needs))
+    return PlannedStatistics(chosen, skipped, tuple(s.name for s in default))
+
+
+MOST_LEARNT_OF, MOST_LEARNT_FROM = 2**13, 2**14
+"""Documents, and announced numbers of a run, up to which runs of ksdp's own mechanisms are learnt from whole."""
+_MOST_PRODUCT = 2**25
+"""Of both."""
+MOST_LEARNT_IN_PART = 2**15
+"""Documents up to which arrays are learnt from that no other statistic weighs."""
+
+
+def _simulated(
+    mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, others: Sequence[Statistic], *, asked: bool
+) -> tuple[tuple[Release, ...], str]:
+    """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
+    if untrained := _untrained(mechanism):
+        return (), untrained
+    if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
+        return shown.read, ""
+    if rounds_solved(mechanism, shown.read, held.unknown):
+        return (), "no equations that say who was in: these do"
+    little = held.unknown * shown.numbers <= _MOST_PRODUCT
+    if little and held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:
+        return shown.read, ""
+    arrays = unweighed(shown.read, shown.seen, others)
+    numbers = sum(math.prod(array.shape) for array in arrays)
+    if arrays and numbers <= MOST_LEARNT_FROM and held.unknown <= MOST_LEARNT_IN_PART:
+        return arrays, ""
+    most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"
+    return (), f"{most}, or `statistics.names` to name it"
+
+
+def _further(mechanism: Mechanism, held: Holdings, learnt: Sequence[Release], margin: float) -> int:
+    """Training runs of one decomposition each; 0 of what takes longer."""
+    own = own_mechanism(mechanism)
+    if not isinstance(own, PDSVD) or own.solver != "limit":
+        return 0
+    numbers = numbers_and_products(learnt)
+    return further_runs(int(held.units.sizes.sum()), held.units.matrix.shape[1], numbers, held.share, margin)
+
+
+def _untrained(mechanism: Mechanism) -> str:
+    recorded = isinstance(mechanism, RecordedRuns) and not mechanism.learnt
+    return f"a mechanism that can be run, or {ENOUGH} recorded runs" if recorded else ""
+
+
+def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:
+    """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
+    shapes = {array.name: array.shape for array in shown.read}
+    asked = {s.name: asks(shapes, documents) for s in statistics if (asks := statistic_traits(s).asks_for)}
+    return {name: f"needs {what}" for name, what in asked.items() if what}
 
 
 def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence | None:
@@ -102,7 +305,7 @@ def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence |
 
 def _absent(spec: Spec, held: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
     """Those of the audited units that are proved; where all are, the least exposed one is measured too."""
-    margin = spec.rule.margin
+    margin = spec.decision_in_run.margin
     asked = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
     found = absence_of(spec, held, seen) if asked else None
     if found is None:
@@ -262,3 +465,36 @@ def _clipped(corpus: Corpus, bound: float | None) -> str:
         f"{len(longer)} of {len(corpus)} rows are longer than the mechanism's `row_bound` of {bound:g} and are "
         f"clipped to it; half of these are over {times:.3g} times as long.{advice}"
     )
+
+
+_LEAST, _MOST = 2.0, 16.0
+
+
+def wanted_factor(runs: ArrayLike, runs_to_decide: ArrayLike) -> float:
+    """How many times as many runs would decide every document, between 2 and 16."""
+    done, needed = np.asarray(runs, dtype=np.float64), np.asarray(runs_to_decide, dtype=np.float64)
+    factors = (needed / done)[np.isfinite(needed)]
+    return float(min(max(_LEAST, *factors), _MOST)) if len(factors) else _LEAST
+
+
+def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs: int | None = None) -> Spec:
+    """The spec of the audit that looks again.
+
+    The shared design continues the same sequence of runs, so all that was run is used again and every document
+    gains: nobody is chosen. The others, whose runs belong to the documents they name, audit those that were asked
+    for alone. Those were chosen by what was seen of them, and what was seen must not count twice: they get runs of
+    a seed of their own, and no others.
+
+    The level is halved: looking again because of what was seen is a second look, and the levels of a first look
+    and all that may follow it add up to less than twice the first.
+    """
+    before = spec.design.with_runs
+    more = math.ceil(before * factor) if with_runs is None else with_runs
+    if more <= before:
+        raise InputError(f"`with_runs` must be above the {before} of the audit; got {more}.")
+    tables = spec.tables_at_level(lambda level: level / 2)
+    tables["design"]["with_runs"] = more
+    if spec.design.kind != "shared":
+        tables["design"]["documents"] = sorted(documents)
+        tables["seed"] = derived_seed(spec.seed, Purpose.MORE, more)
+    return Spec.model_validate(tables)

@@ -19,13 +19,14 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from ksdp.audit.contract import Mechanism, Statistic, guarantee_of, statistic_traits
+from ksdp.audit.contract import Mechanism, guarantee_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import pickled
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import MechanismSpec, StatisticsSpec, meant
 from ksdp.audit.specs.own_names import OBJECT_PATH, own_modules
+from ksdp.audit.statistic import Statistic, statistic_traits
 
 _PROGRAM = "__main__"
 _known: dict[str, tuple[ModuleSpec | None, str]] = {}

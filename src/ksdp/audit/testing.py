@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.run_subsampling import levelled
-from ksdp.audit.sampling import Stored, measure, sample
+from ksdp.audit.runs import Stored, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import CANARY, Canaries

@@ -195,8 +195,8 @@ def _evidence_words(
         f"{_p(verdict.log10_adjusted_p_above)}, of 'at least the margin' "
         f"{_p(verdict.log10_adjusted_p_below)}"
     )
-    if summary.spec.rule.margin_at_low_fpr is not None:
-        yield f"  the margin is {summary.spec.rule.limits}"
+    if summary.spec.decision_in_run.margin_at_low_fpr is not None:
+        yield f"  the margin is {summary.spec.decision_in_run.limits}"
     yield f"  {_by_chance(summary)}"
     if held_out is not None:
         yield f"  D without selection bias (chosen on half of the runs, measured on the rest) {held_out:.3f}"

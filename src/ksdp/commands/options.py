@@ -304,8 +304,8 @@ def tell(
         f"{summary.detected} ({summary.runs} runs{waited})",
         err=True,
     )
-    if summary.spec.rule.margin_at_low_fpr is not None:
-        typer.echo(f"margin  {summary.spec.rule.limits}", err=True)
+    if summary.spec.decision_in_run.margin_at_low_fpr is not None:
+        typer.echo(f"margin  {summary.spec.decision_in_run.limits}", err=True)
     if gained.gain and not gained.nothing_gained:
         typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)
     _tell_claim(summary)

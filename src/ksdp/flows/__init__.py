@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ksdp.flows.deployable import approval_flow, audit_flow, clear_flow, party_flow
+    from ksdp.flows.deployable import audit_flow, clear_flow, party_flow
 
-__all__ = ["approval_flow", "audit_flow", "clear_flow", "party_flow"]
+__all__ = ["audit_flow", "clear_flow", "party_flow"]
 
 
 def __getattr__(name: str) -> Any:

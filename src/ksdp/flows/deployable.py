@@ -202,11 +202,16 @@ def audit_flow(
 
 
 @tried_again("clear")
-def _clear(spec: str | dict[str, Any], store: str, signs: _Signs, rounds: int, dask: str | None) -> dict[str, Any]:
+def _clear(
+    spec: str | dict[str, Any], store: str, signs: _Signs, rounds: int, hours: float | None, dask: str | None
+) -> dict[str, Any]:
     read, base = _spec(spec, "clear")
     with listening(Logged()):
-        done = audit_and_clear(read, base, Path(store), signs.signing(), ClearRules(rounds), _place(None, dask))
-    return dict(done.to_json())
+        where = (read, base, Path(store), signs.signing())
+        if hours is None:
+            return dict(audit_and_clear(*where, ClearRules(rounds), _place(None, dask)).to_json())
+        patience = Patience(timedelta(hours=hours))
+        return dict(run_approval(*where, DEFAULT_RULES, patience, _place(None, dask)).to_json())
 
 
 @flow(name="ksdp-clear", **RESULTS)
@@ -218,6 +223,7 @@ def clear_flow(
     who: str,
     days: int = 90,
     rounds: int = 8,
+    hours: float | None = None,
     dask: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -236,6 +242,9 @@ def clear_flow(
         That person; stands in the clearance.
     days, rounds : int
         Days until the clearance expires; most audits of the list.
+    hours : float, optional
+        How long to wait for people to decide about every sensitive document; the time begins anew with every
+        attempt. By default nobody is waited for.
 
     Returns
     -------
@@ -243,48 +252,8 @@ def clear_flow(
         As `ksdp clear --json` prints it: `outcome` is `signed`, or says why nothing was signed.
     """
     _enter(environment)
-    return cast(dict[str, Any], _clear(spec, store, _Signs(clearance, key, who, days), rounds, dask))
-
-
-@tried_again("approve")
-def _approve(
-    spec: str | dict[str, Any], store: str, signs: _Signs, hours: float, dask: str | None
-) -> dict[str, Any]:
-    read, base = _spec(spec, "approval")
-    patience = Patience(timedelta(hours=hours))
-    with listening(Logged()):
-        done = run_approval(read, base, Path(store), signs.signing(), DEFAULT_RULES, patience, _place(None, dask))
-    return dict(done.to_json())
-
-
-@flow(name="ksdp-approval", **RESULTS)
-def approval_flow(
-    spec: str | dict[str, Any],
-    store: str,
-    clearance: str,
-    key: str,
-    who: str,
-    days: int = 90,
-    hours: float = 72.0,
-    dask: str | None = None,
-    environment: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    """Audit, wait until people have decided about every sensitive document, then sign what may be used.
-
-    Parameters
-    ----------
-    spec, store, clearance, key, who, days, dask, environment
-        As for `clear_flow`.
-    hours : float
-        How long decisions are waited for; the time begins anew with every attempt.
-
-    Returns
-    -------
-    dict
-        As `ksdp clear --json` prints it.
-    """
-    _enter(environment)
-    return cast(dict[str, Any], _approve(spec, store, _Signs(clearance, key, who, days), hours, dask))
+    signs = _Signs(clearance, key, who, days)
+    return cast(dict[str, Any], _clear(spec, store, signs, rounds, hours, dask))
 
 
 @flow(name="ksdp-party", retries=0, **RESULTS)

@@ -6,17 +6,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.audit.contract import own_statistics, traits_of
+from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.appetite import Appetite, check_spec
-from ksdp.audit.sampling import try_own_code
+from ksdp.audit.runs import try_own_code
 from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import Spec
+from ksdp.audit.statistic import own_statistics
 from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt

@@ -15,10 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, NotFound, StoreError
-from ksdp.audit.planning import make_plan
+from ksdp.audit.planning import make_plan, topped_up, wanted_factor
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status
 from ksdp.audit.screening.screen_summary import ScreenSummary

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.run_subsampling import read_runs
-from ksdp.audit.sampling import BlockValues, Stored
+from ksdp.audit.runs import BlockValues, Stored
 from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.controls import CANARY
 from ksdp.storage.remote import Place, source_of

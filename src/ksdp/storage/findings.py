@@ -376,7 +376,7 @@ def check_verdicts(folder: Path, spec: Spec) -> pa.Table:
     accepted. An adjusted p is at least the step-up of the raw ones, and these are at least the largest over the
     statistics' own table.
     """
-    rows, rule = read_verdicts(folder), spec.rule
+    rows, rule = read_verdicts(folder), spec.decision_in_run
     absent = np.array([proof == Proof.ABSENCE for proof in rows["proof"].to_pylist()], np.bool_)
     below, adjusted = rows["log10_p_below"].to_numpy(), rows["log10_adjusted_p_below"].to_numpy()
     sensitive = rows["log10_adjusted_p_above"].to_numpy() <= math.log10(rule.level) + _ROUNDING

@@ -139,7 +139,7 @@ def folders_of(ref: AuditRef) -> Folders:
     chosen = content_key(
         {
             "statistics": {s.name: s.version for s in plan.statistics},
-            "sees": list(plan.seen),
+            "sees": list(plan.releases.seen),
             "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
         }
         | read

@@ -17,7 +17,7 @@ import numpy as np
 
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import CONTROLS
-from ksdp.audit.sampling import BlockValues, Stored, measure, sample
+from ksdp.audit.runs import BlockValues, Stored, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.controls import CANARY
 from ksdp.audit.verdicts.looks import FIRST

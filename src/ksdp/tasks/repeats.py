@@ -15,7 +15,7 @@ from ksdp.audit.errors import InvalidAudit
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import Plan
 from ksdp.audit.registry import unused_mechanism
-from ksdp.audit.sampling import as_stored, run_digest
+from ksdp.audit.runs import as_stored, database_of, run_digest
 from ksdp.audit.specs.design import Block, mechanism_rng
 from ksdp.audit.verdicts.mix_ups import MOST_RUNS, fits_documents
 from ksdp.storage.blocks import read_digests
@@ -89,7 +89,9 @@ def _digests_before(ref: AuditRef, chosen: list[tuple[Block, int]]) -> list[str]
 
 
 def _again(plan: Plan, chosen: list[tuple[Block, int]]) -> tuple[Answer, bool]:
-    jobs = [(plan.database(block.lane, run), mechanism_rng(plan.design, block.lane, run)) for block, run in chosen]
+    jobs = [
+        (database_of(plan, block.lane, run), mechanism_rng(plan.design, block.lane, run)) for block, run in chosen
+    ]
     unused = unused_mechanism(plan.spec.mechanism)
     answer = None if unused is None else _elsewhere(unused, jobs)
     here = answer is None

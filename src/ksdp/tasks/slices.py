@@ -16,7 +16,7 @@ from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.sampling import STRONGEST
+from ksdp.audit.runs import STRONGEST
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.design import shuffled_runs
 from ksdp.audit.specs.models import DecisionSpec
@@ -188,7 +188,9 @@ def measure_effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequen
             before, after = (_own(cells, names, columns[some]) for cells in (before, after))
             table = ks_table(after[1][0], after[0])
             for at, flag in enumerate(some):
-                effect = _effect(int(rows[flag]), str(columns[flag]), before, after, at, plan.spec.rule, table)
+                effect = _effect(
+                    int(rows[flag]), str(columns[flag]), before, after, at, plan.spec.decision_in_run, table
+                )
                 measured += [effect] if effect else []
     measured.sort(key=lambda effect: (effect.column, effect.row))
     return SliceEffects(measured, _canaries(fresh, part, later))

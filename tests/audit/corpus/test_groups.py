@@ -13,7 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical, restrict, unit_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import measure, sample
+from ksdp.audit.runs import database_of, lane_documents, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
@@ -64,7 +64,7 @@ def test_a_group_is_in_or_out_as_a_whole(grouped: Corpus, kind: str, parties: di
     for lane in range(min(plan.design.lanes, 2)):
         bits = plan.design.inclusion(Block(lane, 0, 12))
         for run in range(12):
-            held = plan.database(lane, run).parties[0].toarray()
+            held = database_of(plan, lane, run).parties[0].toarray()
             sizes.append(len(held))
             drawn = plan.design.rows(lane, run)
             assert len(drawn) == 6  # groups: their number is fixed, that of documents is not
@@ -73,7 +73,7 @@ def test_a_group_is_in_or_out_as_a_whole(grouped: Corpus, kind: str, parties: di
             assert (bits[:, run] == np.isin(plan.design.targets(lane), drawn)).all()
     assert len(set(sizes)) > 1
     if parties:
-        others = plan.database(0, 0).parties[1:]
+        others = database_of(plan, 0, 0).parties[1:]
         assert len(plan.holdings.honest) == 5
         assert len(plan.holdings.coalition) == 6
         for part, units in zip(others, (plan.holdings.honest, plan.holdings.coalition), strict=True):
@@ -103,7 +103,7 @@ def test_statistics_see_the_group_and_the_mean_of_its_documents(grouped: Corpus)
 def test_a_lane_of_the_literal_design_knows_its_own_group_only(grouped: Corpus) -> None:
     plan = plan_of(grouped, design={"kind": "literal", "documents": ("person 3", "person 0")})
     for lane in range(2):
-        documents = plan.documents(lane)
+        documents = lane_documents(plan, lane)
         name = plan.units.ids[plan.design.targets(lane)[0]]
         assert documents.rows is not None
         assert (documents.rows.matrix.toarray() == grouped.matrix.toarray()[grouped.group == name]).all()

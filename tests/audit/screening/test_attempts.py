@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.screening.clearance import (
@@ -38,7 +37,7 @@ def attempt(spec: Spec, audit: str, given: Spec | None = None, name: str | None 
 
 def at_part(spec: Spec, number: int) -> Spec:
     """The spec at a part of its level, as the audits of a list have it."""
-    return Spec.model_validate(tables_at_part(spec, lambda level: level / 2**number))
+    return Spec.model_validate(spec.tables_at_level(lambda level: level / 2**number))
 
 
 @pytest.mark.parametrize(

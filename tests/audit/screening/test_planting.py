@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
-from ksdp.audit.sampling import run_observables
+from ksdp.audit.runs import run_observables
 from ksdp.audit.screening.planting import ABOVE, planted_leaks, strength_of
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.simulated import simulated_runs
@@ -118,7 +118,7 @@ def test_copies_of_groups_are_left_aside(rows: np.ndarray) -> None:
 def test_simulated_runs_carry_the_leaks_of_their_groups() -> None:
     leak = {"document": "d007", "kind": "number", "array": "", "places": [3], "amounts": [1e6]}
     rows = np.random.default_rng(0).normal(size=(60, 4))
-    leak["array"] = plan_of(noise, rows).read[0].name
+    leak["array"] = plan_of(noise, rows).releases.read[0].name
     plan = plan_of(noise, rows, (leak,), 3)
     seen = []
     for held, run in simulated_runs(plan.pool, {leak["array"]: (60,)}, 40, np.random.default_rng(1)):

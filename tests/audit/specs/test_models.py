@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import Spec, parse_spec
 
@@ -63,14 +62,14 @@ def test_a_margin_of_what_is_held_is_larger_within_a_run_of_a_secret_draw() -> N
     for drawn, within in ((None, 0.2), (0.5, 0.4), (0.25, 0.8), (0.2, 1.0), (0.1, 1.0)):
         corpus = {"path": "x.npz", "levers": {} if drawn is None else {"drawn": drawn}}
         spec = parse_spec(MINIMAL | {"corpus": corpus, "decision": {"margin": 0.2, "level": 0.01}})
-        assert spec.rule.margin == pytest.approx(within)
-        assert spec.rule == spec.decision.model_copy(update={"margin": spec.rule.margin})
+        assert spec.decision_in_run.margin == pytest.approx(within)
+        assert spec.decision_in_run == spec.decision.model_copy(update={"margin": spec.decision_in_run.margin})
         assert (spec.draw_sentence is None) == (drawn is None)
 
 
 def test_no_margin_is_none_within_a_run() -> None:
     spec = parse_spec(MINIMAL | {"corpus": {"path": "x", "levers": {"drawn": 0.5}}, "decision": {"margin": 0}})
-    assert spec.rule.margin == 0
+    assert spec.decision_in_run.margin == 0
 
 
 def test_a_secret_draw_is_a_part_of_the_spec() -> None:
@@ -104,7 +103,7 @@ def test_it_is_no_part_of_an_audit() -> None:
 
 def test_parts_of_an_audit_are_computed_by_the_same() -> None:
     spec = parsed(address="tls://scheduler:8786")
-    assert Spec.model_validate(tables_at_part(spec, lambda level: level / 2)).cluster == spec.cluster
+    assert Spec.model_validate(spec.tables_at_level(lambda level: level / 2)).cluster == spec.cluster
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 from scipy.linalg import orth
 from scipy.optimize import nnls
 
-from ksdp.audit.contract import Documents, Observables, Statistic
+from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
+from ksdp.audit.statistic import Documents, Statistic
 from ksdp.audit.statistics.geometry import (
     FLOOR,
     GEOMETRY,

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from ksdp.audit.contract import Documents, Observables, TableStatistic
+from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
+from ksdp.audit.statistic import Documents, TableStatistic
 from ksdp.audit.statistics import paper
 from ksdp.audit.statistics.paper import PAPER, scatter_norm, sigma, spectrum
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ksdp.audit.contract import Release, sentence_of
+from ksdp.audit.contract import Release
 from ksdp.audit.mechanisms.pem.mechanisms import PEMKMeans
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.registry import statistics
+from ksdp.audit.statistic import sentence_of
 from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.statistics.plain import statistics_of_arrays
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Documents, Observables
+from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
+from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.products import (
     EntryColumns,
     announced,

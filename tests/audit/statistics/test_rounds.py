@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
-from ksdp.audit.contract import Documents, Observables
+from ksdp.audit.contract import Observables
 from ksdp.audit.registry import statistics
+from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.products import wide_products
 
 RNG = np.random.default_rng(3)

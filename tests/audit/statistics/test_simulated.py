@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from scipy.stats import ks_2samp, norm
 from sklearn.linear_model import Ridge
 
-from ksdp.audit.contract import Alignment, Database, Documents, Observables, Pool, Release
+from ksdp.audit.contract import Alignment, Database, Observables, Release
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.further import LinearRule, further_runs
 from ksdp.audit.statistics.simulated import (
     Alignments,

@@ -75,7 +75,7 @@ def test_everything_drawn_and_proved_is_known() -> None:
 def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
     looks = [SimpleNamespace(level=rule.level / 5), SimpleNamespace(level=rule.level)]
     design = SimpleNamespace(documents=documents)
-    spec, held = SimpleNamespace(design=design, rule=rule), SimpleNamespace(victim=range(1000))
+    spec, held = SimpleNamespace(design=design, decision_in_run=rule), SimpleNamespace(victim=range(1000))
     plan = SimpleNamespace(spec=spec, looks=looks, holdings=held, absent=None)
     # Half at the first look, where p is worth a fifth: 0.0001 is 0.0005 there, which is above 0.0125 / 40.
     above, below = np.full(40, -4.0), np.zeros(40)

@@ -183,13 +183,13 @@ def drawn(share: float, low: float) -> Spec:
 def test_a_limit_of_what_is_held_is_larger_within_a_run_of_a_secret_draw() -> None:
     """Of what is held: drawn T + (1 - drawn) 1 % true positives, for T within a run."""
     for share, low in ((0.5, 0.05), (0.1, 0.08)):
-        within = drawn(share, low).rule.margin_at_low_fpr
+        within = drawn(share, low).decision_in_run.margin_at_low_fpr
         assert within is not None
         assert share * within + (1 - share) * 0.01 == pytest.approx(low)
-        rule, bound = drawn(share, low).rule, (low - 0.01) / share
+        rule, bound = drawn(share, low).decision_in_run, (low - 0.01) / share
         assert (rule.accepts(bound - 1e-9), rule.accepts(bound + 1e-9)) == (True, False)
         assert not drawn(share, low).proved_by_draw
-    assert drawn(0.04, 0.05).rule.margin_at_low_fpr is None, "1 within a run is no limit"
+    assert drawn(0.04, 0.05).decision_in_run.margin_at_low_fpr is None, "1 within a run is no limit"
     assert drawn(0.03, 0.05).proved_by_draw
     assert "(true positives at 1 % false ones: 0.05) is 0.4 (" in str(drawn(0.5, 0.05).draw_sentence)
 

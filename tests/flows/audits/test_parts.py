@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import ksdp
-from ksdp.audit import plan
+from ksdp.audit import planning
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
@@ -32,7 +32,7 @@ from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.findings import place_of, read_curves, read_effects, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
-BLOCK_BYTES = plan._BLOCK_BYTES
+BLOCK_BYTES = planning._BLOCK_BYTES
 THREE_LOOKS = {"LOOKS": {0.1: 0.1, 0.5: 0.2, 1.0: 0.7}, "_LEAST_VALUES": 0, "_LEAST_WITH": 0}
 PLANNED = {name: getattr(looks, name) for name in THREE_LOOKS}
 DOCUMENTS = 440
@@ -50,7 +50,7 @@ TABLES: dict[str, Any] = {
 def many_blocks() -> Iterator[None]:
     """So many blocks that tests read a part of the without runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_BLOCK_BYTES", 2**16)
+        patch.setattr(planning, "_BLOCK_BYTES", 2**16)
         for name, value in THREE_LOOKS.items():
             patch.setattr(looks, name, value)
         yield

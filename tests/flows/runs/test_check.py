@@ -267,7 +267,7 @@ def taken(files: Files) -> str:
 # --- with others
 
 
-def found(*nodes: Node[Any], wait: float = 3.0) -> dict[str, dict[str, str]]:
+def found(*nodes: Node[Any], wait: float = 1.0) -> dict[str, dict[str, str]]:
     """What each finds at its peers, all at the same time."""
     ends: dict[str, dict[str, str]] = {}
     threads = [

@@ -30,7 +30,7 @@ def test_the_last_setting_is_proved_for_every_part_of_the_corpus_so_that_it_can_
     plan = make_plan(noise, Corpus(sp.csr_array(rows), np.array([f"d{row}" for row in range(40)])))
     assert audited_sizes(plan).every_size
     assert plan.promise is not None
-    assert plan.promise.bound <= noise.rule.margin
+    assert plan.promise.bound <= noise.decision_in_run.margin
 
 
 def test_words_have_every_verdict_each_report_and_what_makes_it_safe() -> None:

@@ -15,7 +15,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.parts import StatisticSummary, StoredValues
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.sampling import BlockValues
+from ksdp.audit.runs import BlockValues
 from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.looks import Stage
 from ksdp.storage.audits.documents import corpus_entries, neighbours, read_arms, stored_statistics, values_bytes

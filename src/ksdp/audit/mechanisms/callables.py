@@ -20,7 +20,7 @@ from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
 
 if TYPE_CHECKING:
-    from ksdp.audit.contract import TableStatistic
+    from ksdp.audit.statistic import TableStatistic
 
 _SEED = 1234567
 """Of the trial alone, whose numbers are thrown away."""

@@ -25,15 +25,16 @@ has no power. `refutable_factor` is the largest share of the noise that would ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from ksdp.audit.contract import Claims, Database, Guarantee, Mechanism, PrivacyCost, guarantee_of
+from ksdp.audit.contract import Database, Guarantee, Mechanism, guarantee_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import given_fields
+from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
@@ -42,6 +43,42 @@ LEAST_RUNS = 20
 """Of each arm."""
 
 _HALF = 0.5
+
+
+Transcript = TypeVar("Transcript")
+"""Everything that one run announces."""
+
+
+@runtime_checkable
+class Claims(Protocol[Transcript]):
+    """A mechanism that claims differential privacy and can be run on its own worst case."""
+
+    @property
+    def name(self) -> str:
+        """In specs and reports."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether every release is a sum with normal noise."""
+
+    def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
+        """The (epsilon, delta) that is claimed for parties of these sizes."""
+
+    def counts(self, sizes: Sequence[int], features: int) -> tuple[PrivacyCost, ...]:
+        """The epsilon of all releases together, by several ways of counting."""
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """Two databases that differ in one record, for which the claim is as tight as it gets."""
+
+    def transcript(self, database: Database, rng: np.random.Generator) -> Transcript:
+        """Everything that one run announces."""
+
+    def log_likelihood_ratio(self, transcript: Transcript, pair: tuple[Database, Database]) -> float:
+        """ln of P(transcript | first database) / P(transcript | second), by what `transcript` returned."""
 
 
 @dataclass(frozen=True)

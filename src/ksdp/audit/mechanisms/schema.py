@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
-from ksdp.audit.contract import Certifiable, Derives, Made, Mechanism, Release, Wrapper, traits_of
+import numpy as np
+
+from ksdp.audit.contract import Database, Derives, Made, Mechanism, Release, Wrapper, traits_of
 from ksdp.audit.errors import SpecError
 
 
@@ -39,6 +41,21 @@ def with_sampler(mechanism: Made, sampler: str) -> Made:
         return mechanism
     changed: dict[str, Any] = {"sampler": sampler}
     return cast(Made, replace(mechanism, **changed))
+
+
+@runtime_checkable
+class Certifiable(Protocol):
+    """A mechanism whose announcement has a density that is known, given the database."""
+
+    def uncertified(self, features: int) -> str | None:
+        """Why no bound on every attack is known all the same, as the end of a sentence; None where one is."""
+
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
+        laws of what is announced on the two.
+        """
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ksdp.audit.continuing import level_of_clear
 from ksdp.audit.errors import SpecError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import plural, visible
@@ -98,7 +97,7 @@ def check_spec(appetite: Appetite, spec: Spec) -> None:
 
 
 def _of_spec(appetite: Appetite, spec: Spec) -> Iterator[Criterion]:
-    limits = {"margin": (appetite.margin, spec.decision.margin), "level": (appetite.level, level_of_clear(spec))}
+    limits = {"margin": (appetite.margin, spec.decision.margin), "level": (appetite.level, spec.level_of_clear)}
     for name, (most, value) in limits.items():
         met, remedy = value <= most * (1 + 1e-9), f"set `decision.{name} = {most:g}`, or less"
         yield Criterion(name, f"at most {most:g}", f"{value:g}", met, remedy)

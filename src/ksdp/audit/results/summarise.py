@@ -60,7 +60,7 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
     """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
     if copies is None:
         return None
-    below = plan.spec.rule.accepts(copies.bound)
+    below = plan.spec.decision_in_run.accepts(copies.bound)
     above = above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))
     if not below.any() and not above.any():
         return None
@@ -87,7 +87,7 @@ def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummar
         bound=plan.promise.bound,
         trust=plan.promise.trust,
         every_size=plan.promise.every_size,
-        **_bounded(interim, plan.spec.rule.accepts(every), above),
+        **_bounded(interim, plan.spec.decision_in_run.accepts(every), above),
     )
 
 
@@ -112,7 +112,7 @@ def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
     """
     if not isinstance(plan.spec.design.documents, int):
         return None
-    rule, decisions = plan.spec.rule, interim.decisions
+    rule, decisions = plan.spec.decision_in_run, interim.decisions
     scale = np.array([math.log10(rule.level / look.level) for look in plan.looks])
     above = np.minimum(decisions.log10_p_above + scale[interim.look], 0.0)
     population = len(plan.holdings.victim)
@@ -172,7 +172,7 @@ class AuditLocation:
 
 def detectable(tested: Tested) -> NDArray[np.float64]:
     """The measured D at which a leak of each document would surely have been detected at its last look."""
-    tests, rule = tested.interim.tests, tested.plan.spec.rule
+    tests, rule = tested.interim.tests, tested.plan.spec.decision_in_run
     documents, columns = tested.interim.counted.documents, tests.distance.shape[1]
     out = np.empty(len(tests))
     for number in np.unique(tested.interim.look):
@@ -194,7 +194,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
     plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
     levels = [look.level for look in plan.looks[: tested.looks]]
     levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
-    canaries = judge_canaries(tested.canaries, plan.spec.rule, levels)
+    canaries = judge_canaries(tested.canaries, plan.spec.decision_in_run, levels)
     judged = judge_controls(tested.controls, tested.shuffled, canaries)
     judged = void_where_contradicted(judged, tested.certificate)
     copies = copies_summary(plan, tested.interim, tested.copies)
@@ -219,9 +219,9 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         verdicts=replace(verdicts, sensitive=verdicts.sensitive + absent),
         detected=int(decisions.detected.sum()) + absent,
         statistics=_statistics(tested),
-        skipped_statistics=plan.skipped,
+        skipped_statistics=plan.tested.skipped,
         opens="final" if plan.spec.statistics.sees == "final" else traits_of(plan.mechanism).opens,
-        announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.read),
+        announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.releases.read),
         coverage=covered.read_by,
         unread=covered.unread,
         paper_alone=_paper_alone(tested),
@@ -230,7 +230,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
-        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule),
+        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.decision_in_run),
         knows_all=knows_all(plan.mechanism),
         corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),
@@ -308,7 +308,7 @@ def _paper_alone(tested: Tested) -> parts.PaperAlone | None:
 
 def _power(tested: Tested, columns: int) -> parts.PowerSummary:
     last = tested.interim.look == tested.interim.look.max()
-    tests, rule = tested.interim.tests, tested.plan.spec.rule
+    tests, rule = tested.interim.tests, tested.plan.spec.decision_in_run
     m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
     level = tested.plan.looks[tested.looks - 1].level
     at_look = rule.model_copy(update={"level": level, "clear_level": rule.for_clear * level / rule.level})

@@ -147,7 +147,7 @@ class Summary(StoredSummary):
 
 
 def _risk_of(summary: Summary) -> Risk:
-    declared, fresh, margin = summary.spec.declared, summary.fresh, summary.spec.rule.margin
+    declared, fresh, margin = summary.spec.declared, summary.fresh, summary.spec.decision_in_run.margin
     measured = MeasuredRisk(
         largest=summary.largest_distance,
         largest_mu=gaussian_mu(summary.largest_distance),

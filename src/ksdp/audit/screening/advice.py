@@ -26,7 +26,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.sampling import measure, sample
+from ksdp.audit.runs import measure, sample
 from ksdp.audit.screening.rounds import pool_size, sampled_spec
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.continuing import level_of_clear
 from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
@@ -141,13 +140,13 @@ def attempt_of(
         audit=audit,
         at=at,
         seed=spec.seed,
-        margin=spec.rule.margin,
-        level=level_of_clear(spec),
+        margin=spec.decision_in_run.margin,
+        level=spec.level_of_clear,
         statistics=content_key(spec.statistics.model_dump(mode="json")),
         runs=runs,
         looks=looks,
         fresh_runs=design.fresh_with_runs,
-        whole=level_of_clear(given),
+        whole=given.level_of_clear,
         part=given.hash != spec.hash,
     )
 

@@ -53,7 +53,7 @@ class _Pilot:
 
 
 def _pilot(plan: Plan, rng: np.random.Generator) -> _Pilot:
-    shapes = {array.name: array.shape for array in plan.read}
+    shapes = {array.name: array.shape for array in plan.releases.read}
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     chosen = np.sort(rng.permutation(sum(sizes))[:_CANDIDATES])
     array = np.searchsorted(np.cumsum(sizes), chosen, side="right")
@@ -134,7 +134,7 @@ def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tu
     alone = clear[np.bincount(first)[first[clear]] == 1]
     if not len(alone):
         raise InputError(f"no leak can be planted: every clear {plan.units.word} has a copy in the corpus.")
-    pilot, margin = _pilot(plan, rng), plan.spec.rule.margin
+    pilot, margin = _pilot(plan, rng), plan.spec.decision_in_run.margin
     order, coins = rng.permutation(len(pilot.places)), rng.random(len(pilot.numbers))
     cells = list(product(KINDS, ABOVE))
     chosen = rng.permutation(alone)[: min(MOST_LEAKS, max(len(cells), len(order)))]  # more drown one another
@@ -210,4 +210,4 @@ def strength_of(
             size = round(float(np.mean([leak.advantage for leak in mine])), 3)
             rows.append(Planted(KINDS[kind], above, size, counts))
     learnt = any(isinstance(statistic, SimulatedStatistic) for statistic in plan.statistics)
-    return AttackStrength(audit, plan.spec.rule.margin, tuple(rows), learnt, finished)
+    return AttackStrength(audit, plan.spec.decision_in_run.margin, tuple(rows), learnt, finished)

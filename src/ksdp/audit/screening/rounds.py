@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.corpus.groups import restrict_to, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
@@ -56,7 +55,7 @@ def list_spec(plan: Plan, listed: int, number: int, me: str | None = None) -> Sp
     The levels of all rounds add up to at most the first audit's. Documents of the run are a share of the list, so
     that a run that all listed documents enter has no fewer than were audited.
     """
-    tables = tables_at_part(plan.spec, lambda level: level / 2)
+    tables = plan.spec.tables_at_level(lambda level: level / 2)
     share = plan.holdings.size / drawn_from(plan)
     tables["seed"] = derived_seed(plan.spec.seed, Purpose.SCREEN, number)
     tables["design"] |= {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
 from itertools import groupby
@@ -581,8 +581,18 @@ class Spec(Section, frozen=True):
         cluster = None if self.cluster is None else self.cluster.model_dump(mode="json", by_alias=True)
         return self.model_dump(mode="json") | {"cluster": cluster}
 
+    def tables_at_level(self, part: Callable[[float], float]) -> dict[str, Any]:
+        """`tables` with this part of every level: of discoveries, of "clear" and of the certificate."""
+        tables = self.tables()
+        tables["decision"]["level"] = part(self.decision.level)
+        if self.decision.clear_level is not None:
+            tables["decision"]["clear_level"] = part(self.decision.clear_level)
+        if self.certificate is not None and self.certificate.level is not None:
+            tables["certificate"]["level"] = part(self.certificate.level)
+        return tables
+
     @property
-    def rule(self) -> DecisionSpec:
+    def decision_in_run(self) -> DecisionSpec:
         """How numbers of runs become verdicts: `decision`, its margins as they stand within a run.
 
         Where every party enters a secret draw of its documents (`corpus.levers.drawn`), what anybody learns of a
@@ -622,7 +632,8 @@ class Spec(Section, frozen=True):
         return (
             f"Every party enters a secret draw of its documents, each with a chance of {drawn:g}, the same in all "
             f"of its runs. Numbers are of a document that is in a run; of one that is held anybody learns at most "
-            f"{drawn:g} times that, so that the margin of {self.decision.limits} is {self.rule.limits} here. "
+            f"{drawn:g} times that, so that the margin of {self.decision.limits} is {self.decision_in_run.limits} "
+            "here. "
             "Who is drawn is as exposed as the numbers say, and who learns the draw knows that."
             + (f" No attack of any kind tells more than {drawn:g} of who is held." if self.proved_by_draw else "")
         )
@@ -632,6 +643,11 @@ class Spec(Section, frozen=True):
         """The level of the certificate, the default filled in."""
         given = None if self.certificate is None else self.certificate.level
         return self.decision.for_clear / 10 if given is None else given
+
+    @property
+    def level_of_clear(self) -> float:
+        """The probability that any "clear" is wrong: the level of the tests and that of the certificate."""
+        return self.decision.for_clear + (0.0 if self.certificate is None else self.certificate_level)
 
     @property
     def hash(self) -> str:

@@ -17,9 +17,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Documents, Observables, Statistic, TableStatistic
+from ksdp.audit.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import eight_products
+from ksdp.audit.statistic import Documents, Statistic, TableStatistic
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderMean, FirstOrderTopics
 from ksdp.audit.statistics.linear.releases import LinearBasis

@@ -40,10 +40,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Documents, Observables, TableStatistic
+from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
 from ksdp.audit.numeric.array_types import Floats, Singles
 from ksdp.audit.numeric.kernels import LINE, csr_times_panel, lined, panel_of
+from ksdp.audit.statistic import Documents, TableStatistic
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.products import (
     EntryColumns,

@@ -13,8 +13,9 @@ from typing import Literal, cast
 
 import numpy as np
 
-from ksdp.audit.contract import Documents, Observables, Release, TableStatistic
+from ksdp.audit.contract import Observables, Release
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistic import Documents, TableStatistic
 from ksdp.audit.statistics.products import row_squares
 
 _SENTENCES = {

@@ -15,11 +15,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Documents, Observables
+from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
 from ksdp.audit.numeric.array_types import Floats, Singles
 from ksdp.audit.numeric.kernels import LINE, csr_times_panel, lined, panel_of, squared_csr_times_panel
 from ksdp.audit.numeric.sparse_rows import arrays_of
+from ksdp.audit.statistic import Documents
 
 Ints = NDArray[Any]
 

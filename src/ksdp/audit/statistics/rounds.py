@@ -17,8 +17,9 @@ from typing import cast
 
 import numpy as np
 
-from ksdp.audit.contract import Documents, Observables, TableStatistic
+from ksdp.audit.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistic import Documents, TableStatistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR, nonnegative_coefficients, whitening
 from ksdp.audit.statistics.products import announced, has_mean, row_squares, rows_times, wide_products
 

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from ksdp.audit.contract import Alignment, Documents, Mechanism, Observables, Pool, Release
+from ksdp.audit.contract import Alignment, Mechanism, Observables, Release
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.planted import with_leaks
@@ -42,6 +42,7 @@ from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.further import LinearRule, Scale, correlations, products_of
 from ksdp.audit.statistics.linear.pilot import placed_database
 

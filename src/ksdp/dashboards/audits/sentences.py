@@ -338,7 +338,7 @@ def naive_practice(summary: Summary) -> str:
 
 def reach(view: AuditModel) -> list[str]:
     """What an audit of this size can find and certify."""
-    power, margin = view.summary.power, decimal(view.summary.spec.rule.margin)
+    power, margin = view.summary.power, decimal(view.summary.spec.decision_in_run.margin)
     detectable, certified = power.detectable_D, power.certifiable_margin
     sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
     if detectable < 1:
@@ -348,7 +348,7 @@ def reach(view: AuditModel) -> list[str]:
         ]
     if view.summary.verdicts.every_attack == view.summary.documents:
         sentences.append("What certifies is a proof, and not the runs: they only check it.")
-    elif certified < view.summary.spec.rule.margin:
+    elif certified < view.summary.spec.decision_in_run.margin:
         sentences.append(
             f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
             "documents of a small enough D can be cleared."
@@ -390,7 +390,7 @@ def drawn_share(summary: Summary) -> str | None:
     share = summary.share
     if share is None:
         return None
-    unit, margin = summary.design.unit, summary.spec.rule.margin
+    unit, margin = summary.design.unit, summary.spec.decision_in_run.margin
     leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
     return (
         f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "
@@ -430,7 +430,7 @@ def explored(summary: Summary) -> str:
 
 def margin_words(summary: Summary) -> str:
     """What numbers are compared with: the limits, and whose advantage that is where it is not everybody's."""
-    return f"{summary.spec.rule.limits}{' within a run' if summary.spec.draw_sentence else ''}"
+    return f"{summary.spec.decision_in_run.limits}{' within a run' if summary.spec.draw_sentence else ''}"
 
 
 def meaning(summary: Summary, verdict: str) -> str:
@@ -441,7 +441,7 @@ def meaning(summary: Summary, verdict: str) -> str:
 
 def correction(summary: Summary) -> str:
     """What the level promises, in words."""
-    rule = summary.spec.rule
+    rule = summary.spec.decision_in_run
     level, margin = percent(rule.level), margin_words(summary)
     clear = percent(rule.for_clear)
     if rule.error == "fwer":
@@ -463,7 +463,7 @@ def headline(summary: Summary) -> str:
     name, total = called(summary), summary.documents
     word = summary.design.unit
     everything = plural(total, word, f"{word}s")
-    verdicts, rule = summary.verdicts, summary.spec.rule
+    verdicts, rule = summary.verdicts, summary.spec.decision_in_run
     if not summary.valid:
         return f"This audit of {name} is void: nothing can be said about any of its {everything}."
     if verdicts.sensitive:

@@ -79,8 +79,8 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope)
-        interim = after_certificate(interim, proved, whole.spec.rule)
+        interim = after_look(interim, documents, number, look, whole.spec.decision_in_run, paper, scope)
+        interim = after_certificate(interim, proved, whole.spec.decision_in_run)
         if len(open_documents(interim)) <= whole.spec.design.stop_when_open * len(whole.audited):
             break
     assert interim is not None
@@ -131,7 +131,7 @@ def _with_fresh(tested: Tested, confirmed: Sequence[SliceEffects]) -> tuple[Test
     if not confirmed:
         return tested, effects
     canaries = (*tested.canaries, ArmTests.join([part.canaries for part in confirmed]))
-    rule, interim = tested.plan.spec.rule, tested.interim
+    rule, interim = tested.plan.spec.decision_in_run, tested.interim
     known = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(interim, rule)]
     log10_p = [known.get(int(row), 0.0) for row in rows]

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ksdp.audit.contract import Claims
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.claims import LEAST_RUNS, ClaimFinding, audit_claim, check_runs, claiming
+from ksdp.audit.mechanisms.claims import LEAST_RUNS, ClaimFinding, Claims, audit_claim, check_runs, claiming
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.schema import as_it_runs
 from ksdp.audit.party_view import holdings_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
-from ksdp.audit.sampling import measure, run_observables
+from ksdp.audit.runs import database_of, measure, run_observables
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
@@ -127,7 +126,7 @@ def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = Fal
     scores = np.stack([measured.values[one.name][:records, 0] for one in plan.statistics])
     epsilon, delta = None, 0.0
     if stated is not None and isinstance(mechanism, Claims):
-        sizes = [part.shape[0] for part in plan.database(0, 0).parties]
+        sizes = [part.shape[0] for part in database_of(plan, 0, 0).parties]
         epsilon, delta = mechanism.claim(sizes, corpus.features)
     found = one_run(scores, measured.inclusion[:records, 0], delta, confidence)
     neighbours = "add-remove" if coins["kind"] == "shared" else "replace-one"

@@ -25,7 +25,7 @@ from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.reviewing import visible
 from ksdp.audit.run_subsampling import more_runs
-from ksdp.audit.sampling import measure, sample, try_own_code
+from ksdp.audit.runs import measure, sample, try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import DecisionSpec, Spec
@@ -140,7 +140,7 @@ def known_before(plan: Plan) -> dict[str, Any]:
     known: dict[str, Any] = {"sensitive": len(proved), "unit": plan.units.word}
     tenths = np.bincount(np.minimum((10 * proved).astype(np.int64), 9), minlength=10)
     known["tenths"] = {f"{n / 10:.1f}": int(count) for n, count in enumerate(tenths) if count}
-    rank, shown = traits_of(plan.mechanism).rank, absence_shown(plan.read)
+    rank, shown = traits_of(plan.mechanism).rank, absence_shown(plan.releases.read)
     if rank is not None and shown == "factor":
         mine = plan.holdings.victim
         moves = pull(rows_of(plan.units.matrix, mine), plan.holdings.size, rank)
@@ -212,7 +212,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
-    rule = spec.rule.model_copy(update={"level": last, "clear_level": clear_level})
+    rule = spec.decision_in_run.model_copy(update={"level": last, "clear_level": clear_level})
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
     needed = _runs_for_margin(plan, columns, rule)
@@ -226,11 +226,11 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "runs": plan.runs,
         "blocks": len(plan.blocks),
         "statistics": [s.name for s in plan.statistics],
-        "skipped_statistics": plan.skipped,
+        "skipped_statistics": plan.tested.skipped,
         "opens": traits_of(plan.mechanism).opens,
         "coverage": {name: list(who) for name, who in covered.read_by.items()},
         "unread": list(covered.unread),
-        "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
+        "certified_copies": 0 if copies is None else int(spec.decision_in_run.accepts(copies.bound).sum()),
         "before": known_before(plan),
         "proved": plan.proved,
         "promise": _promise(plan),
@@ -250,7 +250,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "n_without": n_without,
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
-        "margin": spec.rule.margin,
+        "margin": spec.decision_in_run.margin,
         **_at_low_fpr(plan, rule),
         "stop_when_open": spec.design.stop_when_open
         if len(plan.looks) > 1 and spec.design.stop_when_open
@@ -323,7 +323,7 @@ def _at_low_fpr(plan: Plan, rule: DecisionSpec) -> dict[str, Any]:
 def _promise(plan: Plan) -> str | None:
     if plan.promise is None:
         return None
-    bound, margin = plan.promise.bound, plan.spec.rule.limits
+    bound, margin = plan.promise.bound, plan.spec.decision_in_run.limits
     what = f"the mechanism's noise keeps every attack on every document to an advantage of {bound:.3g}"
     if plan.proved:
         return f"{what}: all are clear at margin {margin} whatever a run shows; a few runs check the program"
@@ -336,13 +336,13 @@ _DRAWN, _RUNS, _FEWEST, _SECONDS = 60, 100, 40, 20.0
 
 def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
     """From how many documents on a run is safe, by a trial; None where that is not asked or would last."""
-    margin, population = plan.spec.rule.margin, size_base(plan.spec, plan.corpus)
+    margin, population = plan.spec.decision_in_run.margin, size_base(plan.spec, plan.corpus)
     runs = min(_RUNS, int(_SECONDS / 2 / max(seconds_a_run, 1e-9)))
     if plan.proved or not margin or runs < _FEWEST or is_own(plan.mechanism):
         return None
     try:
         trial = trial_plan(plan.spec, plan.corpus, min(_DRAWN, len(plan.audited)), runs)
-        leak = sampled_leak(trial, level=plan.spec.rule.level, population=population)
+        leak = sampled_leak(trial, level=plan.spec.decision_in_run.level, population=population)
     except InputError:  # so few documents, or such a design
         return None
     needed = documents_needed(leak, margin, population)
@@ -356,7 +356,7 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
 
 def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
     """Why most units will be sensitive, where that is plain before any run: by equations, or by the trial."""
-    units, exact = f"{plan.units.word}s", telling(plan, plan.spec.rule.margin or 1.0)
+    units, exact = f"{plan.units.word}s", telling(plan, plan.spec.decision_in_run.margin or 1.0)
     if exact:
         names = " and ".join(f"`{name}`" for name in exact)
         fewer = "noise" if traits_of(plan.mechanism).opens == "final" else '`mechanism.opens = "final"`'
@@ -364,7 +364,7 @@ def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
             f"most {units} to be sensitive: {sum(exact.values()):,} exact numbers ({names}) of "
             f"{plan.holdings.unknown:,} {units} tell the average one apart by more than the margin ({fewer} helps)"
         )
-    if safe is None or safe["leak"]["median"] <= max(plan.spec.rule.margin, safe["leak"]["chance"]):
+    if safe is None or safe["leak"]["median"] <= max(plan.spec.decision_in_run.margin, safe["leak"]["chance"]):
         return None
     return (
         f"most {units} to be sensitive: in a trial half of them had a D above {safe['leak']['median']:.2f} "

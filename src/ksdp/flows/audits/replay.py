@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.sampling import Stored, sample
+from ksdp.audit.runs import Stored, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.testing import measured_again, narrowed_to, values_again
 from ksdp.audit.verdicts.effects import held_out_advantage

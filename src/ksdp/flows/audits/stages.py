@@ -133,7 +133,7 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
     advantages = np.concatenate(await steps.each("certify", compute_pairs, calls, done), axis=1)
     interim, level = tested.interim, spec.certificate_level
     certificate = certify(advantages, interim.tests, plan.counted, level, len(plan.looks))
-    decided = after_certificate(interim, certificate.bound, spec.rule)
+    decided = after_certificate(interim, certificate.bound, spec.decision_in_run)
     return replace(tested, interim=decided, certificate=certificate)
 
 

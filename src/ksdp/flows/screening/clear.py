@@ -261,14 +261,15 @@ def _certified(grounds: Grounds) -> list[str]:
     if spec.certificate is None:
         return [
             f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
-            f"of any kind that takes the others for random has an advantage above {spec.rule.margin:g} on them. "
+            "of any kind that takes the others for random has an advantage above "
+            f"{spec.decision_in_run.margin:g} on them. "
             "So many have the same content, and at most a run shows how many of these were in."
         ]
     return [
         f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
         f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
-        f"advantage above {spec.rule.margin:g} on them. The probability that any of these bounds is wrong is at "
-        f"most {spec.certificate_level:g}."
+        f"advantage above {spec.decision_in_run.margin:g} on them. The probability that any of these bounds is "
+        f"wrong is at most {spec.certificate_level:g}."
     ]
 
 
@@ -446,7 +447,7 @@ def _screen_summary(
         statement=None if clearance is None else clearance.statement,
         rounds=screened.rounds,
         level=spec.decision.level,
-        margin=spec.rule.margin,
+        margin=spec.decision_in_run.margin,
         gain=(),
         clearance=None if clearance is None else str(signing.path.resolve()),
         fingerprint=fingerprint(signing.private_key),
@@ -562,7 +563,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
         excluded=exclusions(opened, corpus, spec.corpus.path),
         statement=list_statement(
             counts,
-            margin=spec.rule.margin,
+            margin=spec.decision_in_run.margin,
             asked=evidence.attempts,
             rows=plan.holdings.size,
             among=drawn_from(plan),
@@ -585,7 +586,7 @@ def _wrong(plan: Plan, rows: pa.Table, tested: set[str]) -> str:
     """How many of the listed may be wrong; empty where no test proved one of them clear."""
     if not tested:
         return ""
-    rule = plan.spec.rule
+    rule = plan.spec.decision_in_run
     if rule.error == "fwer":
         any_of = f"any of the {len(tested)} that tests prove clear is wrong"
         return f"The probability that {any_of} is at most {rule.for_clear:g}."

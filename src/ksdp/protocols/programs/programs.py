@@ -374,9 +374,9 @@ def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) 
 
 
 def sum_entries(mechanism: Mechanism, features: int) -> int:
-    """Entries of the largest array that is summed, announced or sent in a run, and of a row beside it."""
+    """Entries of the largest matrix that is summed, announced or sent in a run, and of a row beside it."""
     sent = (array for array in mechanism.releases(features) if not array.derived_from)
-    return max(math.prod(a.shape[1:] if a.per_round else a.shape) for a in sent) + features + 1
+    return max(math.prod(a.shape[-2:]) for a in sent) + features + 1
 
 
 def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, parties: int) -> None:

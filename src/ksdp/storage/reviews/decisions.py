@@ -300,7 +300,7 @@ def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
     attempts = () if asked is None else read_attempts(store, asked.question)
     own = {list_attempt(summary.audit), "" if asked is None else asked.attempt}
     others = [one for one in attempts if one.audit != summary.audit and not (one.part and one.attempt in own)]
-    return proved_sensitive(store, others, margin=summary.spec.rule.margin, unit=summary.design.unit)
+    return proved_sensitive(store, others, margin=summary.spec.decision_in_run.margin, unit=summary.design.unit)
 
 
 def _concerned(written: Mapping[str, Sequence[Entry]], audits: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from scipy.stats import ks_2samp
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool
+from ksdp.audit.contract import Database, Mechanism, Observables
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD, announced_span
@@ -29,6 +29,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     start_block,
 )
 from ksdp.audit.mechanisms.schema import recorded
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear.releases import LinearBlocks
 
 RNG = np.random.default_rng(0)

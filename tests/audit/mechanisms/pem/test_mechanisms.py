@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
-from ksdp.audit.contract import Database, Documents, Mechanism
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
@@ -19,9 +19,10 @@ from ksdp.audit.mechanisms.pem.noise import log_law
 from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
-from ksdp.audit.sampling import measure, sample
+from ksdp.audit.runs import measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents
 
 RNG = np.random.default_rng(0)
 ROWS = sp.csr_array((RNG.random((90, 8)) < 0.4).astype(float))

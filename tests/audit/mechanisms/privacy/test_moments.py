@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import ArpackNoConvergence
 from scipy.stats import norm
 
-from ksdp.audit.contract import Certifiable, Database
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy import moments
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts, captured_energy
+from ksdp.audit.mechanisms.schema import Certifiable
 from ksdp.audit.numeric.triangles import isometric
 
 from .neighbours import neighbours, of_any_neighbours

@@ -16,6 +16,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.schema import final_output, recorded, released
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.runs import database_of, lane_documents
 from ksdp.audit.specs.models import parse_spec
 
 
@@ -164,10 +165,10 @@ def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
     asked = {"corpus": {"path": "x"}, "mechanism": mechanism, "design": {"party_size": 10}}
     plan = make_plan(parse_spec(asked), documents)
     assert len(plan.statistics) >= 5
-    seen = plan.mechanism.run(plan.database(0, 0), np.random.default_rng(0))
+    seen = plan.mechanism.run(database_of(plan, 0, 0), np.random.default_rng(0))
     for statistic in plan.statistics:
         if statistic.name != "simulated":  # which learns from 200 runs: its own tests are of that
-            assert np.isfinite(statistic.evaluate(seen, plan.documents(0))).all(), statistic.name
+            assert np.isfinite(statistic.evaluate(seen, lane_documents(plan, 0))).all(), statistic.name
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool
+from ksdp.audit.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import releases as module
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis
 from ksdp.audit.statistics.linear.releases import LinearBasis

@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from ksdp.audit.contract import Database, Mechanism, Pool, Release
+from ksdp.audit.contract import Database, Mechanism, Release
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistic import Pool
 from ksdp.audit.statistics.linear.pilot import final_numbers
 
 COUNT, WIDE = 30, 20

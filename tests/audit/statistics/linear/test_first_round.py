@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool, Statistic
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistic import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear.releases import (
     LinearBasis,
     LinearBlocks,

@@ -40,7 +40,7 @@ def plan_of(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1, 
 
 def counted(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1) -> int:
     plan = plan_of(mechanism, matrix, size)
-    return low_noise_numbers(plan.statistics, plan.announced, plan.pool)
+    return low_noise_numbers(plan.statistics, plan.releases.recorded, plan.pool)
 
 
 def noise_of(size: float) -> dict[str, float]:
@@ -104,7 +104,7 @@ def test_more_noise_leaves_fewer_numbers_and_exact_sums_have_none_here() -> None
 
 def test_sweeps_that_are_not_looked_at_count_as_those_that_are() -> None:
     noisy = {"name": "noisy", "mechanism": "pd-nmf", "noise": 1e-9, "scale": 1.0, "parameters": {"rank": 12}}
-    sums = {a.name: a for a in plan_of(noisy, sparse_rows()).announced}["sums"]
+    sums = {a.name: a for a in plan_of(noisy, sparse_rows()).releases.recorded}["sums"]
     assert sums.shape[0] < 20
     assert counted(noisy, sparse_rows()) > 0.9 * 20 * 12 * WIDE
 

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 from scipy.stats import ks_2samp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.registry import make_mechanism, statistics
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import expected as module
 from ksdp.audit.statistics.linear.expected import (
     FirstOrderBasis,

@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import ks_2samp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.numeric.triangles import of_isometric
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import moments, solve, tilting
 from ksdp.audit.statistics.linear.moments import moment_match, site_match
 

@@ -13,6 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.runs import lane_documents, stacked
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 
@@ -34,11 +35,11 @@ def plan_of(mechanism: dict, groups: int = GROUPS, **sections: dict) -> Plan:
 def distances(plan: Plan, name: str, runs: int) -> np.ndarray:
     """D of each group under a statistic, over runs on groups drawn from here."""
     statistic = next(s for s in plan.statistics if s.name == name)
-    rng, documents, said, held = np.random.default_rng(7), plan.documents(0), [], []
+    rng, documents, said, held = np.random.default_rng(7), lane_documents(plan, 0), [], []
     for _ in range(runs):
         units = np.sort(rng.choice(len(plan.units), len(plan.units) // 2, replace=False))
-        seen = plan.mechanism.run(plan.stacked(units), rng)
-        as_stored = {key: np.asarray(seen[key], np.float32).astype(float) for key in plan.seen}
+        seen = plan.mechanism.run(stacked(plan, units), rng)
+        as_stored = {key: np.asarray(seen[key], np.float32).astype(float) for key in plan.releases.seen}
         said.append(statistic.evaluate(Observables(as_stored), documents))
         held.append(np.isin(np.arange(len(plan.units)), units))
     values, bits = np.array(said), np.array(held)
@@ -60,12 +61,12 @@ def test_the_solution_is_that_of_least_squares_within_bounds() -> None:
     """With fewer numbers than groups both order groups alike: the most even draw, and the nearest in the box."""
     plan = plan_of({"name": "pd-svd", "rank": 1, "opens": "final"})
     statistic = next(s for s in plan.statistics if s.name == "linear-basis-of-groups")
-    rng, documents, alike = np.random.default_rng(2), plan.documents(0), []
+    rng, documents, alike = np.random.default_rng(2), lane_documents(plan, 0), []
     matrix, size = plan.corpus.matrix.toarray(), GROUPS // 2
     of = np.unique(plan.corpus.group, return_inverse=True)[1]
     for _ in range(10):
         units = np.sort(rng.choice(GROUPS, size, replace=False))
-        V = plan.mechanism.run(plan.stacked(units), rng)["V"].astype(np.float32).astype(float)
+        V = plan.mechanism.run(stacked(plan, units), rng)["V"].astype(np.float32).astype(float)
         told = statistic.evaluate(Observables({"V": V}), documents)
         weights = matrix @ V.T
         terms = weights * (matrix - weights @ V)
@@ -96,11 +97,11 @@ def test_a_group_is_told_alike_whoever_is_looked_at_beside_it() -> None:
     plan = plan_of({"name": "pd-svd", "rank": 2, "opens": "final"})
     statistic = OfGroups(next(s for s in plan.statistics if s.name == "linear-basis"))
     rng = np.random.default_rng(1)
-    seen = plan.mechanism.run(plan.stacked(np.arange(15)), rng)
-    told = statistic.evaluate(Observables(dict(seen)), plan.documents(0))
+    seen = plan.mechanism.run(stacked(plan, np.arange(15)), rng)
+    told = statistic.evaluate(Observables(dict(seen)), lane_documents(plan, 0))
     few = {"unit": "group", "party_size": 0.5, "with_runs": 20, "documents": ["g0004", "g0021"]}
     named = plan_of({"name": "pd-svd", "rank": 2, "opens": "final"}, design=few)
-    some = statistic.evaluate(Observables(dict(seen)), named.documents(0))
+    some = statistic.evaluate(Observables(dict(seen)), lane_documents(named, 0))
     np.testing.assert_array_equal(some, told[[4, 21]])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.pem.added import noise_variance
 from ksdp.audit.mechanisms.pem.algorithm import PemState, contribution
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
@@ -19,6 +19,7 @@ from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearReleases, moment_numbers

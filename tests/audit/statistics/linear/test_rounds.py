@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import expected, releases
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
 from ksdp.audit.statistics.linear.expected import FirstOrderTopics

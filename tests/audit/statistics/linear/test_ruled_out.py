@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.sparse_rows import take_rows
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import system as module_of_rules
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT, FirstRatingsFeasible, FirstSumFeasible, WithinColumns

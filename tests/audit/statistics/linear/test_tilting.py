@@ -11,8 +11,9 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, logit, rel_entr
 
-from ksdp.audit.contract import Documents, Observables, Pool
+from ksdp.audit.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import tilting
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.system import LinearSystem, membership_scores

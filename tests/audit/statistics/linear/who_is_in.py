@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 

@@ -159,8 +159,9 @@ def merged_models(
     """Return what PD-NMF-Init announces: PD-NMF-Iter on the parties' weighted local topics as documents.
 
     Each party's topics are scaled by the norms of the columns of its W, so that an error in a topic weighs what it
-    costs in that party's documents (Theorem 2). The iterations start from the agreed random topics, where the
-    paper's parties average random matrices of their own: the same law, and public either way.
+    costs in that party's documents (Theorem 2). The iterations start from the agreed random topics: independent
+    U[0, 1] entries. The paper's parties average random matrices of their own, which is public as well, but another
+    law: the mean of M such entries has variance 1 / (12 M), so that with many parties topics begin almost alike.
 
     Notes
     -----
@@ -242,7 +243,7 @@ class SvdStart:
     def releases(self, features: int) -> tuple[Release, ...]:
         """As `SigmaSVD`, and ``part_squares``; none is part of a final output."""
         kept = [replace(a, final=False) for a in self.svd.releases(features) if a.name != _COUNT]
-        parts = Release("part_squares", (2, self.svd.rank), noise=EXACT, depends_on=("V",))
+        parts = Release("part_squares", (2, self.svd.rank), noise=EXACT)
         return (*(a for a in kept if a.recorded), parts, *(a for a in kept if not a.recorded))
 
     def run(self, database: Database, *, release: bool = False) -> tuple[Matrix, dict[str, Array]]:

@@ -39,19 +39,23 @@ _exact = partial(Release, noise=EXACT)
 def _summed_releases(
     prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], cap: int, terms: Terms | None = None
 ) -> list[Release]:
-    numbers = cap * (math.prod(wide) + math.prod(narrow)) if terms else 0
+    if terms is not None:
+        terms = replace(terms, numbers=cap * (math.prod(wide) + math.prod(narrow)))
     above = partial(_exact, derived_from=(f"{prefix}round_sums",), early=True)
     below = partial(_exact, derived_from=(f"{prefix}round_weights",), early=len(narrow) > 1)
-    rounds = partial(_exact, per_round=True, early=True, recorded=False)
-    given = (terms.basis,) if terms else ()
+    rounds = partial(_exact, early=True, recorded=False)
     return [
-        above(f"{prefix}sums", (early, *wide), terms, per_round=True, depends_on=given, in_all=numbers),
-        below(f"{prefix}weights", (early, *narrow), terms, per_round=True, depends_on=given),
+        above(f"{prefix}sums", (early, *wide), terms),
+        below(f"{prefix}weights", (early, *narrow), terms),
         above(f"{prefix}total", wide),
         below(f"{prefix}total_weights", narrow),
         rounds(f"{prefix}round_sums", (cap, *wide)),
         rounds(f"{prefix}round_weights", (cap, *narrow)),
     ]
+
+
+def _learnt(array: Release, learner: Literal["", "small", "always"]) -> Release:
+    return replace(array, terms=replace(array.terms, learner=learner)) if array.terms else array
 
 
 def _first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
@@ -220,11 +224,11 @@ class PDNMF:
             topics,
             _exact("numerators", wide, derived_from=("round_sums",), early=True),
             _exact("denominators", narrow, derived_from=("round_weights",)),
-            *(replace(a, learner=learners.get(a.name, "")) for a in sums if a.recorded),
+            *(_learnt(a, learners.get(a.name, "")) for a in sums if a.recorded),
             *stops,
             _exact(
                 "topics", (1 + len(early), *wide), derived_from=("round_sums", "round_weights", *known),
-                per_round=True, early=True, alignment=topics.alignment,
+                early=True, alignment=topics.alignment,
             ),
         ]  # fmt: skip
         if known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -240,30 +240,28 @@ class PDSVD:
         check_rank(self.rank, features)
         wide, centre = (self.rank, features), self._centre_name
         equations = numbers_of_basis(self.rank, features, self.reveal_sigma)
-        of_basis = Terms("moments", "V", centre)
-        found = [_exact("V", wide, of_basis, final=True, alignment="signs", in_all=equations, absence="factor")]
+        found = [
+            _exact("V", wide, Terms("moments", "V", centre, numbers=equations), final=True, alignment="signs")
+        ]
         if self.reveal_sigma:
             found.append(_exact("sigma", (self.rank,), final=True))
         if self.rounds:
             size, early = self.rounds * self.rank, self.early(features)
             numbers = _different_numbers(self.rank, features, self.rounds)
             derived = partial(_exact, derived_from=("blocks",))
-            rounds = partial(derived, per_round=True, early=True, in_all=numbers)
-            terms = Terms("moments", "first_blocks", centre)
+            rounds = partial(derived, early=True)
+            terms = Terms("moments", "first_blocks", centre, numbers=numbers)
             found += [
                 derived("span", (size, features), early=True, alignment="rotation"),
                 derived("span_sigma", (size,)),
                 rounds("first_blocks", (1 + early, *wide), terms),
                 # with noise on normed sums their norms stay unknown
-                rounds(
-                    "block_sums", (early, *wide), terms,
-                    depends_on=("first_blocks",), exact_only=not self.reveal_sigma,
-                ),
-            ]  # fmt: skip
+                rounds("block_sums", (early, *wide), replace(terms, exact_only=not self.reveal_sigma)),
+            ]
         if self.rounds and self.solver == "power":
             found.append(_exact("iterations", (1,)))
         if self.rounds:
-            found.append(_exact("blocks", (self.rounds, *wide), per_round=True, early=True, recorded=False))
+            found.append(_exact("blocks", (self.rounds, *wide), early=True, recorded=False))
         return tuple(found)
 
     def release(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -380,7 +378,7 @@ class PDPCA(PDSVD):
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """The mean, and those of `PDSVD`."""
-        return (_exact("mean", (features,), final=True, absence="sum"), *super().releases(features))
+        return (_exact("mean", (features,), final=True), *super().releases(features))
 
     def _sums(self, database: Database) -> list[NDArray[np.float64]]:
         return [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]

@@ -13,19 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ksdp.audit.contract import (
-    EXACT,
-    Array,
-    Database,
-    Guarantee,
-    Noise,
-    Observables,
-    Pool,
-    PrivacyCost,
-    Release,
-    Terms,
-    Traits,
-)
+from ksdp.audit.contract import EXACT, Array, Database, Guarantee, Noise, Observables, Release, Terms, Traits
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.mechanisms.pem.added import (
@@ -40,9 +28,10 @@ from ksdp.audit.mechanisms.pem.added import (
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemRun, PemState, PemTotal, contribution, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, candidates
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, VectorBlock, Vetted, log_law, tight_epsilon
-from ksdp.audit.mechanisms.privacy.noise import adjacency_words, check_sampler
+from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.whole_numbers import Whole
+from ksdp.audit.statistic import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added, statistics_of_sums
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
@@ -162,10 +151,9 @@ class PemMechanism(ABC):
     ) -> tuple[Adds, LinearSystem]:
         """What records add to all sums of a run, and these sums (`statistics.linear.releases`)."""
 
-    def summed_release(self, name: str, shape: tuple[int, ...], *given: str, per_round: bool = False) -> Release:
+    def summed_release(self, name: str, shape: tuple[int, ...], *given: str) -> Release:
         """A noisy sum of what records add, given other arrays."""
-        terms = Terms("sums", equations=self.as_equations)
-        return Release(name, shape, terms, NOISE, depends_on=given, per_round=per_round)
+        return Release(name, shape, Terms("sums", equations=self.as_equations, depends_on=given), NOISE)
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:
@@ -367,9 +355,9 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         """Sums and counts of every round, the centres before it, and the last ones."""
         each = (self.iterations, self.clusters, features)
         return (
-            self.summed_release("sums", each, "centres", per_round=True),
-            self.summed_release("counts", each[:2], "centres", per_round=True),
-            Release("centres", each, noise=NOISE, derived_from=("sums", "counts"), per_round=True),
+            self.summed_release("sums", each, "centres"),
+            self.summed_release("counts", each[:2], "centres"),
+            Release("centres", each, noise=NOISE, derived_from=("sums", "counts")),
             Release("T", each[1:], noise=NOISE, derived_from=("sums", "counts")),
         )
 
@@ -434,8 +422,8 @@ class PEMLogistic(LogisticParameters, PemMechanism):
             raise SpecError(str(error)) from error
         each = (self.iterations, features)
         return (
-            self.summed_release("gradients", each, "weights", "label", per_round=True),
-            Release("weights", each, noise=NOISE, derived_from=("gradients",), per_round=True),
+            self.summed_release("gradients", each, "weights", "label"),
+            Release("weights", each, noise=NOISE, derived_from=("gradients",)),
             Release("label", (1,), noise=EXACT),
             Release("V", (1, features), noise=NOISE, derived_from=("gradients",)),
         )

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Guarantee, Noise, Observables, Pool, Release, Terms, Traits
+from ksdp.audit.contract import Database, Guarantee, Noise, Observables, Release, Terms, Traits
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
@@ -27,6 +27,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianBasis
 from ksdp.audit.numeric.array_types import Matrix
+from ksdp.audit.statistic import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import Added, Adds, nothing_added
@@ -47,11 +48,14 @@ class DPNMF(GaussianBasis):
     down to norm c where it is longer; rows are clipped to norm `row_bound` before. A record's coefficients
     follow from the record and from what is public, so that each release has L2 sensitivity c (a record comes or
     goes) or 2 c (it is replaced), and sigma is the analytic calibration for all sweeps times topics releases.
-    The topics are projected on the simplex, which is post-processing.
+    The topics are projected on the simplex, which is post-processing. With `weighted`, stored entries are ratings
+    and the rest is unknown: :math:`w_{it}^2` counts for every feature that the record has rated, in 2 d numbers,
+    and nothing is projected.
 
     Announced: ``T``, shape (rank, features); where every round is opened also ``sums``, shape (sweeps, rank,
-    features), and ``weights``, shape (sweeps, rank), the numerators and denominators of every sweep, with noise,
-    as the coalition sees them; ``denominators``, shape (rank,), those of the last. The number of sweeps is public.
+    features), and ``weights``, shape (sweeps, rank) or that of ``sums``, the numerators and denominators of every
+    sweep, with noise, as the coalition sees them; ``denominators``, those of the last. The number of sweeps is
+    public.
 
     Parameters
     ----------
@@ -61,8 +65,9 @@ class DPNMF(GaussianBasis):
     contribution : c. With rows and topics of norm at most 1, coefficients are small numbers; larger ones are
         scaled down.
     adjacency : {"add-remove", "replace-one"}
+    weighted : whether entries that are not stored are unknown, not zero
     colluders : parties whose noise may be known to whoever sees the sums
-    start_seed : the start holds no data: uniform, rows of sum 1
+    start_seed : the start holds no data: uniform, rows of sum 1; with `weighted`, of mean 1
     sampler : {"fast", "discrete"}
 
     Notes
@@ -81,6 +86,7 @@ class DPNMF(GaussianBasis):
     row_bound: float = 1.0
     contribution: float = 1.0
     adjacency: str = "add-remove"
+    weighted: bool = False
     colluders: int = 0
     start_seed: int = 0
 
@@ -94,7 +100,7 @@ class DPNMF(GaussianBasis):
     @property
     def traits(self) -> Traits:
         """A corpus with negative entries is refused."""
-        return replace(super().traits, nonnegative=True)
+        return replace(super().traits, nonnegative=True, weighted=self.weighted)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -115,18 +121,21 @@ class DPNMF(GaussianBasis):
         last = Release("T", (self.rank, features), noise=noise, final=True)
         if self.opens == "final":
             return (last,)
-        given = partial(Release, noise=noise, per_round=True, terms=Terms("topics", equations=self.as_equations))
+        # Nobody solves those of ratings, so that nobody is clear of them but by the noise.
+        terms = None if self.weighted else Terms("topics", equations=self.as_equations)
+        given = partial(Release, noise=noise, terms=terms)
+        below = (self.rank, features) if self.weighted else (self.rank,)
         return (
             last,
-            Release("denominators", (self.rank,), noise=noise, derived_from=("weights",)),
+            Release("denominators", below, noise=noise, derived_from=("weights",)),
             given("sums", (self.sweeps, self.rank, features), early=True),
-            given("weights", (self.sweeps, self.rank)),
+            given("weights", (self.sweeps, *below), early=self.weighted),
         )
 
     def sensitivity(self, features: int) -> float:
         """Of one release, by one record."""
         exact = self.contribution * (2.0 if self.adjacency == "replace-one" else 1.0)
-        return rounded_sensitivity(exact, features + 1)
+        return rounded_sensitivity(exact, 2 * features if self.weighted else features + 1)
 
     def deviation(self, features: int) -> float:
         """Of the noise in one announced number."""
@@ -154,12 +163,12 @@ class DPNMF(GaussianBasis):
             raise CorpusError("the matrix must be non-negative for a non-negative factorisation.")
         features = part.shape[1]
         deviation = self.deviation(features)
-        T = random_topics(features, self.rank, self.start_seed)
+        T = random_topics(features, self.rank, self.start_seed) * (features if self.weighted else 1)
         W = np.zeros((part.shape[0], self.rank))
         squares = _squared_norms(part)
         for _ in range(self.sweeps):
             for t in range(self.rank):
-                share = self._share(part, W, squares, T, t)
+                share = self._rated(part, W, T, t) if self.weighted else self._share(part, W, squares, T, t)
                 next_topic = partial(_with_topic, T, t, deviation)
                 T, _denominator = yield NoisySum(share, deviation, next_topic, self.colluders)
         return PartyResult({"T": T})
@@ -168,8 +177,9 @@ class DPNMF(GaussianBasis):
         """The sums as the coalition sees them."""
         seen = np.stack([announcement.seen for announcement in driven.transcript])
         seen = seen.reshape(self.sweeps, self.rank, -1)
-        weights = np.ascontiguousarray(seen[..., -1])
-        sums = {"sums": np.ascontiguousarray(seen[..., :-1]), "weights": weights, "denominators": weights[-1]}
+        above = seen.shape[-1] // 2 if self.weighted else -1
+        weights = np.ascontiguousarray(seen[..., above:] if self.weighted else seen[..., -1])
+        sums = {"sums": np.ascontiguousarray(seen[..., :above]), "weights": weights, "denominators": weights[-1]}
         return {name: (driven.public | sums)[name] for name in self._names}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:
@@ -185,11 +195,26 @@ class DPNMF(GaussianBasis):
         residual = (
             squares - 2 * np.einsum("ik,ik->i", fits, others) + np.einsum("ik,kl,il->i", others, gram, others)
         )
-        lengths = w * np.sqrt(np.maximum(residual, 0.0) + w**2)
-        scale = np.where(lengths > self._bound, self._bound / np.where(lengths > 0, lengths, 1.0), 1.0)
-        weights = w * scale
+        weights = w * self._scale(w * np.sqrt(np.maximum(residual, 0.0) + w**2))
         numerator = part.T @ weights - (others.T @ weights) @ T
         return np.append(numerator, weights @ w)
+
+    def _rated(self, part: sp.csr_array, W: Matrix, T: Matrix, t: int) -> Matrix:
+        """The same of ratings: both sums for every feature, over the records that have rated it."""
+        users, topics = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), T[:, part.indices]
+        W[:, t] = 0.0
+        left = part.data - np.einsum("it,ti->i", W[users], topics)
+        fits, squares, length = (
+            np.bincount(users, values, part.shape[0]) for values in (left * topics[t], topics[t] ** 2, left**2)
+        )
+        w = W[:, t] = np.maximum(fits, 0.0) / np.where(squares > 0, squares, np.inf)
+        weights = w * self._scale(w * np.sqrt(length + np.diff(part.indptr) * w**2))
+        entries = (weights[users] * left, (weights * w)[users])
+        return np.concatenate([np.bincount(part.indices, values, part.shape[1]) for values in entries])
+
+    def _scale(self, lengths: Matrix) -> Matrix:
+        """What scales contributions of these lengths down to the bound."""
+        return np.where(lengths > self._bound, self._bound / np.where(lengths > 0, lengths, 1.0), 1.0)
 
     @property
     def _bound(self) -> float:
@@ -250,6 +275,11 @@ class DPNMF(GaussianBasis):
 
 def _with_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Matrix, float]:
     """The topics after an announced sum, and its denominator; no topic is divided by what may be noise alone."""
+    if len(total) == 2 * T.shape[1]:
+        above, below = np.split(total, 2)
+        T = T.copy()
+        T[t] = np.where(below > deviation, np.maximum(above, 0.0) / np.maximum(below, deviation), T[t])
+        return T, float(below.sum())
     denominator = float(total[-1])
     if denominator > deviation:
         T = T.copy()

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ksdp.audit.contract import EXACT, Database, Guarantee, Noise, Observables, Pool, Release, Terms
+from ksdp.audit.contract import EXACT, Database, Guarantee, Noise, Observables, Release, Terms
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
@@ -22,6 +22,7 @@ from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_chan
 from ksdp.audit.mechanisms.privacy.power_sums import NoisyPower
 from ksdp.audit.mechanisms.privacy.transcript import Driven
 from ksdp.audit.numeric.array_types import Matrix, Vector
+from ksdp.audit.statistic import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
@@ -176,13 +177,13 @@ class FedPower(PeriodicPower):
         last = Release("V", each[1:], noise=noise, final=True, alignment="signs")
         if self.opens == "final":
             return (last,)
-        terms = Terms("moments", equations=self.as_equations) if self.period == 1 else None
-        rounds = partial(Release, shape=each, per_round=True, early=True)
+        sums = Terms("moments", equations=self.as_equations, depends_on=("means",))
+        rounds = partial(Release, shape=each, early=True)
         return (
             last,
             rounds("means", noise=Noise("normal", "server")),
-            rounds("uploads", terms=terms, noise=noise, depends_on=("means",), hidden_rounds=self.period > 1),
-            Release("scales", (self.rounds,), noise=EXACT, depends_on=("means",), per_round=True),
+            rounds("uploads", terms=sums if self.period == 1 else Terms("steps"), noise=noise),
+            Release("scales", (self.rounds,), noise=EXACT),
         )
 
     def deviations(self, sizes: Sequence[int]) -> tuple[float, float]:

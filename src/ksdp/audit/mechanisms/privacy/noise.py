@@ -12,9 +12,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import SAMPLERS, Database, PrivacyCost
+from ksdp.audit.contract import SAMPLERS, Database
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.numeric.array_types import Floats
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """What a mechanism's releases cost together, by one way of counting."""
+
+    way: str
+    epsilon: float
+    delta: float
 
 
 def check_adjacency(adjacency: str) -> None:

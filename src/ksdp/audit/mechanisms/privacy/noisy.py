@@ -22,10 +22,8 @@ from ksdp.audit.contract import (
     Noise,
     Observables,
     Release,
-    Statistic,
     Traits,
     measured,
-    own_statistics,
     traits_of,
 )
 from ksdp.audit.errors import SpecError
@@ -33,6 +31,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.schema import opened, released
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.statistic import Statistic, own_statistics
 from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
 from ksdp.audit.verdicts.certificates import pair_advantage
 
@@ -141,7 +140,7 @@ class Noisy:
         return tuple(
             replace(array, noise=self._noise_of(array)) if array.name in noisy else array
             for array in self.inner.releases(features)
-            if not array.exact_only
+            if not (array.terms and array.terms.exact_only)
         )
 
     def _noise_of(self, array: Release) -> Noise:

@@ -9,11 +9,12 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import OPENS, Noise, Observables, Pool, Release, Terms
+from ksdp.audit.contract import OPENS, Noise, Observables, Release, Terms
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_rank
 from ksdp.audit.mechanisms.privacy.transcript import GaussianBasis
 from ksdp.audit.numeric.array_types import Matrix, Vector
+from ksdp.audit.statistic import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
@@ -55,9 +56,9 @@ class NoisyPower(GaussianBasis):
         if self.opens == OPENS[1]:
             return (last,)
         terms = Terms("moments", equations=self.as_equations) if self.summed else None
-        rounds = (self.rounds, *wide)
-        sums = Release("sums", rounds, terms, noise, per_round=True, early=True, hidden_rounds=self.hides_rounds)
-        return last, sums
+        if self.hides_rounds:
+            terms = Terms("steps")
+        return last, Release("sums", (self.rounds, *wide), terms, noise, early=True)
 
     @abstractmethod
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:

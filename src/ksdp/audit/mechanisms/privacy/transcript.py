@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import OPENS, Database, Guarantee, Observables, PrivacyCost, Release, Traits
+from ksdp.audit.contract import OPENS, Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import check_one_of
 from ksdp.audit.mechanisms.party_side import (
@@ -28,6 +28,7 @@ from ksdp.audit.mechanisms.party_side import (
 from ksdp.audit.mechanisms.privacy.noise import (
     FRACTION_BITS,
     Accounting,
+    PrivacyCost,
     account,
     check_sampler,
     draw,

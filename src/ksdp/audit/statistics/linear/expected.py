@@ -15,13 +15,14 @@ from scipy.linalg.blas import ssymv
 from scipy.linalg.lapack import dpotri
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ksdp.audit.contract import Database, Documents, Observables, Pool, traits_of
+from ksdp.audit.contract import Database, Observables, traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
 from ksdp.audit.numeric.sparse_rows import arrays_of
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.linear.operator import EntryContributions, at_even_steps
 from ksdp.audit.statistics.linear.system import LinearSystem, membership_scores, own_mechanism

@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Documents, Observables, Pool, Statistic, sentence_of, statistic_traits
+from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
+from ksdp.audit.statistic import Documents, Pool, Statistic, sentence_of, statistic_traits
 from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.solve import LEAST, lost

@@ -8,22 +8,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Documents, NoisyMoments, Observables, TableStatistic
+from ksdp.audit.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.triangles import isometric, of_isometric
+from ksdp.audit.statistic import Documents, TableStatistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, step_of
 from ksdp.audit.statistics.linear.operator import at_even_steps
 from ksdp.audit.statistics.linear.solve import fits_dense_solver
 from ksdp.audit.statistics.linear.system import own_mechanism
 from ksdp.audit.statistics.linear.tilting import few_to_write, span_of
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
+
+
+@runtime_checkable
+class NoisyMoments(Protocol):
+    """A mechanism that announces a sum of x x^T, or a part of it, with noise of public size."""
+
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter the sum."""
+
+    def moment_noise(self, size: int, features: int, parties: int) -> float:
+        """The deviation of the noise in each number of the isometric triangle, for a victim of so many rows,
+        where so many parties' noise is not known.
+        """
+
 
 _Form = tuple[Floats, float]
 """F, symmetric, shape (r, r), and what to take from what it says of each document."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Mechanism, NoisyMoments, Observables, Pool, Release, Statistic, traits_of
+from ksdp.audit.contract import Database, Mechanism, Observables, Release, traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
@@ -19,7 +19,9 @@ from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.numeric.triangles import isometric
+from ksdp.audit.statistic import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
+from ksdp.audit.statistics.linear.moments import NoisyMoments
 from ksdp.audit.statistics.linear.operator import FactoredContributions, at_even_steps
 from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_lines
 from ksdp.audit.statistics.linear.system import LinearModel, own_mechanism
@@ -40,7 +42,7 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
     """How many numbers of a run's sums have noise far below what documents add, and are not solved for."""
     if pool.mechanism is None:
         return 0
-    sizes = {a.name: (math.prod(a.shape), a.in_all) for a in announced}
+    sizes = {a.name: (math.prod(a.shape), a.terms.numbers if a.terms else 0) for a in announced}
     mechanism = with_sampler(pool.mechanism, "fast")
     if traits_of(mechanism).noise_free:
         return 0

@@ -12,21 +12,12 @@ from typing import cast
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import (
-    Database,
-    Documents,
-    Mechanism,
-    Observables,
-    Pool,
-    Release,
-    Statistic,
-    sentence_of,
-    traits_of,
-)
+from ksdp.audit.contract import Database, Mechanism, Observables, Release, traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistic import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, row_products, sweep_numbers
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.operator import (
@@ -351,8 +342,8 @@ def equations_of(releases: Iterable[Release]) -> dict[str, Solvable]:
 
 def statistics_of_sums(releases: Sequence[Release]) -> tuple[LinearReleases, ...]:
     """One row for the sums whose equations a mechanism gives and all that these depend on; none without any."""
-    given = equations_of(releases)
-    needed = {name for array in releases if array.name in given for name in (array.name, *array.depends_on)}
+    given = {a.name: a.terms for a in releases if a.terms and a.terms.equations}
+    needed = {needed for name, terms in given.items() for needed in (name, *terms.depends_on)}
     return (LinearReleases(tuple(a.name for a in releases if a.name in needed)),) if needed else ()
 
 

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Documents, Mechanism, Observables, Pool
+from ksdp.audit.contract import Mechanism, Observables
 from ksdp.audit.mechanisms.schema import inner_of
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import arrays_of, same_rows, take_rows
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear.coordinate_descent import Fitted
 from ksdp.audit.statistics.linear.operator import LOST, ContributionOperator, FactoredContributions, at_even_steps
 from ksdp.audit.statistics.linear.solve import RunSystem, solve

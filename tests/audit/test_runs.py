@@ -13,7 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.sampling import measure, run_observables, sample
+from ksdp.audit.runs import measure, run_observables, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms, judge_controls
@@ -71,7 +71,7 @@ def test_observables_have_the_announced_shapes_whoever_else_takes_part(corpus: C
         plan = plan_of(corpus, mechanism={"name": name, "rank": 2}, parties={"honest": 12, "coalition": 15})
         stored = run_observables(plan, 0, 0)
         shapes = {n: a.shape for n, a in stored.items() if n != HANDED}
-        assert shapes == {a.name: a.shape for a in plan.announced}
+        assert shapes == {a.name: a.shape for a in plan.releases.recorded}
 
 
 def test_the_coalition_subtracts_its_own_share(corpus: Corpus) -> None:
@@ -136,7 +136,8 @@ def test_a_mechanism_that_breaks_its_promise_is_named(corpus: Corpus, array: tup
     import dataclasses
 
     plan = plan_of(corpus)
-    broken = dataclasses.replace(plan, mechanism=Broken(array), announced=(Release("mean", (2,)),))
+    releases = dataclasses.replace(plan.releases, recorded=(Release("mean", (2,)),))
+    broken = dataclasses.replace(plan, mechanism=Broken(array), releases=releases)
     with pytest.raises(KsdpError, match=message):
         run_observables(broken, 0, 4)
 

@@ -7,20 +7,26 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import Documents, Observables, Statistic, statistic_traits
+from ksdp.audit.contract import Database, Observables
+from ksdp.audit.corpus.groups import Units
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError
 from ksdp.audit.mechanisms.callables import failure_of
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
+from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.specs.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.specs.own_names import names_own_code
+from ksdp.audit.statistic import Documents, Pool, Statistic, statistic_traits
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 
 STRONGEST = "strongest"
@@ -52,13 +58,63 @@ class BlockValues:
     """Of what each run announced, where the mechanism is somebody's own: `run_digest`."""
 
 
+def built_documents(
+    corpus: Corpus,
+    units: Units,
+    targets: NDArray[np.int64],
+    background: Mapping[str, NDArray[Any]],
+    pool: Pool | None = None,
+) -> Documents:
+    """The target units, with the adversary's background knowledge."""
+    rows, starts = None, None
+    if units.order is not None:
+        members, starts = units.members(targets)
+        rows = Documents(take_rows(corpus.matrix, members), background, pool=pool)
+    matrix = units.matrix if len(targets) == len(units) else rows_of(units.matrix, targets)
+    return Documents(matrix, background, rows, starts, pool)
+
+
+@lru_cache(maxsize=4)
+def lane_documents(plan: Plan, lane: int) -> Documents:
+    """The lane's documents with the adversary's background knowledge."""
+    return built_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.background, plan.pool)
+
+
+def database_of(plan: Plan, lane: int, run: int) -> Database:
+    """The parties' matrices of a run."""
+    if not plan.holdings.drawn:
+        return stacked(plan, plan.design.rows(lane, run))
+    rng, honest = generator(plan.design.seed, Purpose.OTHERS, lane, run), plan.holdings.honest
+    drawn = np.sort(rng.choice(honest, plan.holdings.entering, replace=False, shuffle=False))
+    return stacked(plan, plan.design.rows(lane, run), drawn)
+
+
+def stacked(plan: Plan, units: NDArray[np.int64], honest: NDArray[np.int64] | None = None) -> Database:
+    """The parties' matrices where the victim holds these units, and honest parties all of theirs or some."""
+    held = plan.units.rows(units)
+    parties = [take_rows(plan.corpus.matrix, held)]
+    if honest is not None:
+        parties.append(take_rows(plan.corpus.matrix, plan.units.rows(honest)))
+    elif len(plan.holdings.honest):
+        parties.append(_fixed(plan)[0])
+    if colluding := len(plan.holdings.coalition):
+        parties.append(_fixed(plan)[1])
+    return Database(tuple(parties), frozenset({len(parties) - 1} if colluding else ()), held)
+
+
+@lru_cache(maxsize=4)
+def _fixed(plan: Plan) -> tuple[sp.csr_array, sp.csr_array]:
+    matrix, rows = plan.corpus.matrix, plan.units.rows
+    return take_rows(matrix, rows(plan.holdings.honest)), take_rows(matrix, rows(plan.holdings.coalition))
+
+
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
     """Run the mechanism once and round what it announces to the precision of observables.
 
     Statistics see the rounded arrays, so that a value is the same whether it is computed while sampling or
     later from the store. Beside them stands which rows of the corpus the mechanism was handed (`HANDED`).
     """
-    database = plan.database(lane, run)
+    database = database_of(plan, lane, run)
     if isinstance(plan.mechanism, RecordedRuns):
         seen = plan.mechanism.of_run(run)
     else:
@@ -69,10 +125,10 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
 def as_stored(plan: Plan, seen: Mapping[str, NDArray[Any]], lane: int, run: int, again: str = "") -> Stored:
     """Return what a run announced, rounded, with planted leaks; `again` says that the run is repeated."""
     stored = _as_declared(plan, seen, f"lane {lane}, run {run}{again}")
-    if not plan.leaks:
+    if not plan.pool.leaks:
         return stored
     rng = generator(plan.design.seed, Purpose.PLANTED, lane, run)
-    return with_leaks(plan.leaks, stored, plan.design.rows(lane, run), rng)
+    return with_leaks(plan.pool.leaks, stored, plan.design.rows(lane, run), rng)
 
 
 def run_digest(plan: Plan, stored: Stored) -> str:
@@ -85,7 +141,7 @@ def run_digest(plan: Plan, stored: Stored) -> str:
 
 def _as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> Stored:
     whose, own = f"mechanism {plan.mechanism.name!r}", is_own(plan.mechanism)
-    declared = {array.name: array for array in plan.announced}
+    declared = {array.name: array for array in plan.releases.recorded}
     if differ := sorted(declared.keys() ^ set(seen)):
         what = "is declared, not announced" if differ[0] in declared else "is announced, not declared"
         raise InvalidAudit(
@@ -135,7 +191,7 @@ def measure(
     keep: Callable[[Stored], None] | None = None,
 ) -> BlockValues:
     """Evaluate statistics on the observables of a block, one run after the other."""
-    documents = plan.documents(block.lane)
+    documents = lane_documents(plan, block.lane)
     bits, controls = drawn_controls(plan.design, block, CONTROLS)
     controls[NULL_CONTROLS:] += _PLANTED_SHIFT * bits[NULL_CONTROLS:]
     inclusion = np.concatenate([plan.design.inclusion(block), bits])
@@ -159,7 +215,9 @@ def measure(
         held = handed_units(stored, plan.corpus, plan.units)
         canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
         # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
-        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
+        seen = Observables(
+            {name: stored[name].astype(np.float64) for name in plan.releases.seen if name in stored}
+        )
         for places, some, wanted in (found for part in parts for found in part.of(at)):
             for statistic in wanted:
                 if (ask := statistic_traits(statistic).ask) is not None:
@@ -248,8 +306,8 @@ def try_own_code(plan: Plan) -> None:
         return
     with _trial(f"mechanism {plan.mechanism.name!r}", "run"):
         stored = run_observables(plan, 0, 0)
-    seen = Observables({array: stored[array].astype(np.float64) for array in plan.seen})
-    documents = plan.documents(0)
+    seen = Observables({array: stored[array].astype(np.float64) for array in plan.releases.seen})
+    documents = lane_documents(plan, 0)
     for one in plan.statistics:
         whose = f"statistic {one.name!r}"
         with _trial(whose, "evaluate"):
