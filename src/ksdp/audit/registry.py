@@ -202,8 +202,8 @@ def mechanism_names() -> list[str]:
 
 
 def installed_parameters(name: str) -> list[str]:
-    """Names of the parameters of an installed mechanism."""
-    return _parameters(_installed_thing(name))
+    """Names of the parameters of an installed mechanism, and `noise`, which any of them can have."""
+    return list(dict.fromkeys([*_parameters(_installed_thing(name)), "noise"]))
 
 
 def _installed_thing(name: str) -> Any:
