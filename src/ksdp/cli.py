@@ -36,7 +36,7 @@ from ksdp.audit.specs.urls import was_url
 _INTERRUPTED = 130
 _TOLD = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE}
 _TOLD |= {errno.EIO, errno.ENOENT, errno.ESTALE}
-"""What the system refuses, and a person can do something about: a full disk, a folder that was renamed."""
+"""Refusals of the system that a person can mend: a full disk, a folder that was renamed."""
 EXTRAS = {
     "tomotopy": "advise",
     **dict.fromkeys(("starlette", "uvicorn"), "pages"),
@@ -46,7 +46,7 @@ EXTRAS = {
     **dict.fromkeys(("dp_accounting", "opendp"), "peers"),
     "prometheus_client": "schedules",
 }
-"""What an audit does without, and the extra that brings it."""
+"""Modules that an audit does without, and the extra that brings them."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
 COMMANDS: dict[str, dict[str, str | None]] = {
@@ -124,16 +124,16 @@ def application(command: str | None = None) -> typer.Typer:
     table = _CORE if command in _CORE else _CORE | _commands_of_extras()
     for name in [command] if command in table else table:
         module, _, what = table[name].partition(":")
-        found = getattr(importlib.import_module(module), what)
-        if isinstance(found, typer.Typer):
-            made.add_typer(found)
-            own = found.registered_commands
+        loaded = getattr(importlib.import_module(module), what)
+        if isinstance(loaded, typer.Typer):
+            made.add_typer(loaded)
+            own = loaded.registered_commands
         else:
-            made.command(name)(found)
+            made.command(name)(loaded)
             own = made.registered_commands[-1:]
-        for one in own:
-            if one.callback is not None:
-                one.callback = _with_any_store(_with_local_paths(one.callback))
+        for registered in own:
+            if registered.callback is not None:
+                registered.callback = _with_any_store(_with_local_paths(registered.callback))
     return made
 
 
@@ -149,8 +149,10 @@ class _GroupedCommands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one section a group."""
-        left = [name for name in self.list_commands(ctx) if not any(name in some for some in COMMANDS.values())]
-        for title, names in [*COMMANDS.items(), ("Others", tuple(left))]:
+        ungrouped = [
+            name for name in self.list_commands(ctx) if not any(name in some for some in COMMANDS.values())
+        ]
+        for title, names in [*COMMANDS.items(), ("Others", tuple(ungrouped))]:
             rows = [(n, _first_sentence(c)) for n in names if (c := self.get_command(ctx, n)) is not None]
             if rows:
                 with formatter.section(title):
@@ -169,7 +171,7 @@ def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
         for name, value in given.items():
             paths = value if isinstance(value, list | tuple) else (value,)
             # A spec is text where a command takes the id of an audit too.
-            if any((isinstance(one, Path) or str(one).endswith(".toml")) and was_url(one) for one in paths):
+            if any((isinstance(path, Path) or str(path).endswith(".toml")) and was_url(path) for path in paths):
                 raise InputError(
                     f"`{name.replace('_', '-')}` must be a path, and no URL. What may be at URLs is named in a "
                     "spec: the files of `[corpus]`, and the blocks of a store (`cluster.blocks`)."
@@ -181,8 +183,8 @@ def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _with_any_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command; where it needs no store it takes `--store` none the less, so that a script may name it."""
-    known = inspect.signature(command)
-    if "store" in known.parameters:
+    signature = inspect.signature(command)
+    if "store" in signature.parameters:
         return command
 
     @wraps(command)
@@ -191,8 +193,13 @@ def _with_any_store(command: Callable[..., Any]) -> Callable[..., Any]:
 
     types = get_type_hints(command, include_extras=True)
     types["store"] = Annotated[Path | None, typer.Option("--store", hidden=True)]
-    taken = [*known.parameters.values(), inspect.Parameter("store", inspect.Parameter.KEYWORD_ONLY, default=None)]
-    vars(asked)["__signature__"] = inspect.Signature([one.replace(annotation=types[one.name]) for one in taken])
+    taken = [
+        *signature.parameters.values(),
+        inspect.Parameter("store", inspect.Parameter.KEYWORD_ONLY, default=None),
+    ]
+    vars(asked)["__signature__"] = inspect.Signature(
+        [parameter.replace(annotation=types[parameter.name]) for parameter in taken]
+    )
     asked.__annotations__ = types
     return asked
 
@@ -262,7 +269,7 @@ def main() -> None:
 
 
 _STYLE = re.compile(r"(\x1b\[[0-9;?]*[AKJhlm]|\r)")
-"""What styles a terminal's text and moves its progress: on standard error, where no result is printed."""
+"""Codes that style a terminal's text and move its progress: on standard error, where no result is printed."""
 
 
 def _seen(text: str) -> str:

@@ -30,7 +30,7 @@ PUBLISHED = {
     "components_": ("components_", "mean_"),
     "cluster_centers_": ("cluster_centers_",),
 }
-"""What an estimator is taken to publish, by the first of these that it has after it was fitted, where it is there.
+"""Attributes that an estimator is taken to publish: the first of these that it has after it was fitted.
 
 Of a pipeline every step before the last publishes all numbers that it learnt: who uses the last needs them.
 """
@@ -61,8 +61,8 @@ def lent_name(name: str, version: int | str | None) -> str:
 
 def version_of(*things: Any) -> str:
     """A version by what they hold and what their code is: enough to cite, and not to read stored runs by."""
-    held = pickled(things)
-    return secrets.token_hex(4) if held is None else hashlib.sha256(held).hexdigest()[:8]
+    data = pickled(things)
+    return secrets.token_hex(4) if data is None else hashlib.sha256(data).hexdigest()[:8]
 
 
 def called(function: Callable[[Any, np.random.Generator], Any], dense: bool) -> Callable[..., Any]:
@@ -108,10 +108,10 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
             raise InputError(
                 f"`publishes` must name the fitted attributes that {type(estimator).__name__} would publish."
             )
-        found = {name: _attribute(steps, last, name) for name in names}
-        if missing := [name for name, value in found.items() if value is None]:
+        values = {name: _attribute(steps, last, name) for name in names}
+        if missing := [name for name, value in values.items() if value is None]:
             raise InputError(f"{type(estimator).__name__} has no fitted attribute {missing[0]!r} to publish.")
-        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+        return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
 
     return call
 
@@ -128,8 +128,8 @@ def _usual(last: Any) -> tuple[str, ...]:
 def _learnt(steps: Sequence[tuple[str, Any]]) -> list[str]:
     return [
         f"{step}__{name}"
-        for step, one in steps
-        for name, value in getattr(one, "__dict__", {}).items()
+        for step, estimator in steps
+        for name, value in getattr(estimator, "__dict__", {}).items()
         if name.endswith("_") and isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
     ]
 
@@ -149,10 +149,10 @@ def _heard_once(heard: set[tuple[Any, ...]]) -> Iterator[None]:
     heard.add(_PRINTED)
     with warnings.catch_warnings(record=True) as caught, silent:
         yield
-    for one in caught:
-        if (place := (one.category, one.filename, one.lineno)) not in heard:
+    for warning in caught:
+        if (place := (warning.category, warning.filename, warning.lineno)) not in heard:
             heard.add(place)
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def follows_contract(thing: Any) -> bool:
 
 
 NAME = "recorded"
-"""What a spec calls such a mechanism."""
+"""Name of such a mechanism in a spec."""
 _DECIDED = (
     "kind",
     "unit",
@@ -223,7 +223,7 @@ _DECIDED = (
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """What runs announced and who was in them, computed elsewhere; nothing is run.
+    """Releases of runs that were made elsewhere, and the documents in them; nothing is run.
 
     The documents of every run have to have been drawn at random, afresh for each run, whatever they are. Verdicts
     rest on that, and it is taken on trust: an audit that runs the mechanism itself checks it.

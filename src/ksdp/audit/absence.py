@@ -1,4 +1,4 @@
-r"""What a document's rarest feature gives away, known before any run: a sum is zero where nobody has a feature.
+r"""Bounds by a document's rarest feature, known before any run: a sum is zero where nobody has a feature.
 
 A run holds n of N documents, all entries non-negative. Let f of them have a feature, document x among these. A
 run without x shows nothing of it with chance C(N - f, n) / C(N - 1, n), or (1 - n / N)^(f - 1) where each is in by
@@ -31,7 +31,7 @@ _CERTAIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Absence:
-    """What the rarest feature of each document proves, shape (n_documents,) each."""
+    """Lower bounds that follow from the rarest feature of each document, shape (n_documents,) each."""
 
     bound: Floats
     """Lower bound of D; 0 where nothing is proved."""
@@ -118,8 +118,8 @@ def pull(rows: sp.csr_array, size: int, rank: int) -> Floats:
     part, squares = size / rows.shape[0], rows.multiply(rows).tocsr()
     weights = np.square(np.asarray(rows @ singular_rows(rows, rank, np.ones(rows.shape[1])).rows.T))
     others = part * (1.0 - part) * np.asarray(squares.T @ weights)
-    told = np.asarray(squares @ np.divide(1.0, others, out=np.zeros_like(others), where=others > 0))
-    return np.asarray(np.sqrt((weights * told).sum(axis=1)))
+    chances = np.asarray(squares @ np.divide(1.0, others, out=np.zeros_like(others), where=others > 0))
+    return np.asarray(np.sqrt((weights * chances).sum(axis=1)))
 
 
 def _none_drawn(marked: NDArray[np.integer], draws: int, among: int, poisson: bool = False) -> Floats:

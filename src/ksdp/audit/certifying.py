@@ -40,17 +40,17 @@ _CONTRADICTION = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What paired runs prove of each audited document, in the order of the plan."""
+    """Bounds that paired runs prove for each audited document, in the order of the plan."""
 
     pairs: int
     level: float
     """All bounds hold together but with this probability."""
     bound: Floats
-    """Of the advantage of every attack, shape (n_documents,)."""
+    """Bound of the advantage of every attack, shape (n_documents,)."""
     mean: Floats
     """Over the pairs: what somebody gets who knows all other documents, on average over databases."""
     largest: Floats
-    """Of any pair."""
+    """Largest advantage of any pair."""
     contradicted: NDArray[np.bool_]
     """Measured to be above what was proved to be a bound: the noise is not what the mechanism says."""
 
@@ -126,7 +126,7 @@ def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, 
 def above_bound(
     tested: ArmTests, bound: Floats, documents: int, looks: int, level: float = _CONTRADICTION
 ) -> NDArray[np.bool_]:
-    """Of which documents a measured lower bound is above what is proved to bound every attack."""
+    """Return which documents have a measured lower bound above a bound that was proved for every attack."""
     each = level / (documents * tested.distance.shape[1] * looks)
     low, _ = distance_band(np.nan_to_num(tested.distance), tested.n_with, tested.n_without, each)
     return np.asarray(low.max(axis=1) > bound)
@@ -134,12 +134,12 @@ def above_bound(
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Of each audited document, in the order of the plan."""
+    """Number of copies of each audited document, in the order of the plan, and the bound that follows."""
 
     count: Ints
     """Documents of its content that may be in a run, itself included."""
     bound: Floats
-    """Of the advantage of every attack; 1 where there is no copy."""
+    """Bound of the advantage of every attack; 1 where there is no copy."""
 
 
 def copies_of(plan: Plan) -> Copies | None:
@@ -163,7 +163,7 @@ def copies_of(plan: Plan) -> Copies | None:
 
 
 def proved_bound(plan: Plan, copies: Copies | None) -> Floats:
-    """What is proved of every attack on each audited document before any run; 1 where nothing is."""
+    """Bound of every attack on each audited document that is proved before any run; 1 where none is."""
     bound = np.full(len(plan.audited), 1.0 if plan.promise is None else plan.promise.bound)
     return bound if copies is None else np.minimum(bound, copies.bound)
 

@@ -1,4 +1,4 @@
-"""What the author of a mechanism writes, whole; statistics are in `ksdp.audit.statistic`.
+"""The contract of mechanisms: all that an author writes; statistics are in `ksdp.audit.statistic`.
 
 A **mechanism** (`Mechanism`) is a frozen dataclass of parameters: `releases` names the arrays that a run shows its
 parties (`Release`), `run` makes them of a `Database`. What it says of itself beyond that are attributes: `traits`
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Made = TypeVar("Made")
 Equations = Callable[..., tuple[object, object]]
-"""What documents add to the noisy sums of a run, and these sums (`statistics.linear.releases.Solvable`).
+"""Contributions of documents to the noisy sums of a run, and these sums (`statistics.linear.releases.Solvable`).
 
 It is given what a run released, the pool of its databases, and the variance of what `noisy` added."""
 OPENS = ("every round", "final")
@@ -28,18 +28,18 @@ OPENS = ("every round", "final")
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What is added to every number of a release."""
+    """Noise that is added to every number of a release."""
 
     law: Literal["none", "normal", "laplace", "unknown"]
     by: Literal["", "each party", "one party", "server"] = ""
-    """Who adds it; of a secure sum, `each party` adds its own part."""
+    """The party that adds it; in a secure sum, `each party` adds its own part."""
     deviation: float | None = None
-    """Of all that is added to one number; None where it depends on the run or on the parties' sizes."""
+    """Standard deviation of the total noise per entry; None if it varies with the run or the parties' sizes."""
 
 
 EXACT = Noise("none", deviation=0.0)
 UNKNOWN = Noise("unknown")
-"""Of a mechanism that does not say: nothing that it releases is taken for exact."""
+"""For a mechanism that does not say: nothing that it releases is taken as exact."""
 Form = Literal["moments", "topics", "ratings", "sums", "steps"]
 Alignment = Literal["none", "signs", "permutation", "rotation"]
 
@@ -57,10 +57,10 @@ class Terms:
     centre: str = ""
     """The mean, which is subtracted from every document first."""
     gamma: float = 0.0
-    """Of topics: the regularisers of w, of its size and of its square."""
+    """Regularisers of w for topics: `gamma` of its size, `delta` of its square."""
     delta: float = 0.0
     equations: Equations | None = None
-    """What documents add to the noisy sums of a run, and these sums; None where `form` and `basis` say it all."""
+    """Contributions of documents to the noisy sums, and these sums; None if `form` and `basis` say it all."""
     depends_on: tuple[str, ...] = ()
     """Other releases that the `equations` read."""
     numbers: int = 0
@@ -90,8 +90,8 @@ class Release:
     early: bool = field(default=False, compare=False)
     """Raw sums, or of rounds before the last: large, and kept only where `store.observables` is `all`."""
     alignment: Alignment = field(default="none", compare=False)
-    """What may differ between two runs that release the same: the signs of its rows (along the last axis), their
-    order, or any rotation of them."""
+    """Freedom between two runs that release the same: signs of its rows (along the last axis), their order, or any
+    rotation of them."""
     dtype: str = ""
     """NumPy's name of its type, of which every run's array must be; empty: float64."""
 
@@ -126,7 +126,7 @@ class Database:
 
 
 class Observables(Mapping[str, Array]):
-    """What a coalition sees of one run: named arrays, and what is derived from them, computed once a run."""
+    """Named arrays that a coalition sees of one run, and results derived from them, computed once a run."""
 
     __slots__ = ("_arrays", "_derived")
 
@@ -189,14 +189,14 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a mechanism says of itself, as its attribute `traits`."""
+    """Properties of a mechanism, as its attribute `traits`."""
 
     opens: str = OPENS[0]
-    """What a run shows its parties, one of `OPENS`."""
+    """Whether a run shows every round or its final output alone, one of `OPENS`."""
     noise_free: bool = False
     """Nothing is random but the database."""
     order_free: bool = False
-    """What it announces has the same law whichever order documents stand in, so that copies are exchangeable."""
+    """Whether the order of the documents does not change the law of the releases: copies are exchangeable."""
     nonnegative: bool = False
     """It refuses negative entries."""
     weighted: bool = False
@@ -211,11 +211,11 @@ class HasTraits(Protocol):
 
     @property
     def traits(self) -> Traits:
-        """What holds of it."""
+        """Properties of this mechanism."""
 
 
 def traits_of(mechanism: object) -> Traits:
-    """What the mechanism says of itself."""
+    """Return the properties of a mechanism; the defaults if it states none."""
     return mechanism.traits if isinstance(mechanism, HasTraits) else Traits()
 
 
@@ -224,12 +224,12 @@ SAMPLERS = {
     "discrete": "OpenDP's exact integer noise, from the operating system's randomness",
     "fast": "NumPy's noise from the run's seed: a simulation, it protects nobody",
 }
-"""Of noise, by name, with what a report says of each."""
+"""Samplers of noise by name, each with the words for a report."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is promised, about what, and whom one must trust for it.
+    """The promise of a mechanism, its unit, and whom one must trust for it.
 
     `KSDP` means measured, not promised: an audit says how much each document gives away, under the statistics that
     were tried. `(epsilon, delta)` is differential privacy.
@@ -237,7 +237,7 @@ class Guarantee:
 
     kind: Kind
     unit: str = ""
-    """What may change: a record, replaced by another, or an entry of a matrix."""
+    """The unit that may change: a record, replaced by another, or an entry of a matrix."""
     trust: str = ""
     """From whom it protects, and who must be honest."""
     source: str = ""
@@ -269,13 +269,13 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Guarantee:
-        """What `as_json` gave."""
+        """Return the guarantee that `as_json` wrote."""
         sampler = stored["sampler"]["name"] if stored["sampler"] else ""
         return cls(**{f.name: stored[f.name] for f in fields(cls) if f.name != "sampler"}, sampler=sampler)
 
 
 NOTHING = Guarantee("none", notes="No claim is stated.")
-"""Of mechanisms that state none."""
+"""For mechanisms that state no claim."""
 
 
 def measured(source: str, notes: str = "") -> Guarantee:
@@ -295,7 +295,7 @@ class Promising(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised."""
+        """The promise of this mechanism."""
 
 
 def guarantee_of(mechanism: object) -> Guarantee:
@@ -310,7 +310,7 @@ class Wrapper(Protocol):
 
     @property
     def inner(self) -> Mechanism:
-        """What it runs."""
+        """The mechanism that it runs."""
 
 
 @runtime_checkable
@@ -321,4 +321,4 @@ class Derives(Protocol):
         """Run once, and return all that is not derived."""
 
     def derive(self, released: Observables) -> Observables:
-        """What is recorded, from what was released, with or without noise."""
+        """Return the recorded arrays, worked out from the released ones, with or without noise."""

@@ -74,7 +74,7 @@ _HIDDEN = (
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a run shows its parties, and who looks at it."""
+    """The releases of a run, and the statistics that read each."""
 
     read_by: Mapping[str, tuple[str, ...]]
     """Every announced array that is looked at, to the names of the statistics that read it."""
@@ -89,14 +89,14 @@ class Coverage:
 
 @dataclass(frozen=True)
 class MayBeIn:
-    """Who may be in a run, and how much numbers may tell of them."""
+    """The documents that may be in a run, and how much numbers may tell about them."""
 
     count: int
     """Documents, or groups: the party's own and others'."""
     share: float
-    """Of these that is in a run."""
+    """Share of these documents that is in a run."""
     margin: float = 1.0
-    """Of the decision; 1 asks for numbers that say who was in."""
+    """Margin of the decision; 1 asks for numbers that say who was in."""
     groups: bool = False
 
     def told_by(self, numbers: float) -> bool:
@@ -134,7 +134,7 @@ def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, 
 
 
 def unfollowed(read: Iterable[Release]) -> tuple[str, ...]:
-    """What several rounds of a party made of its documents, and no statistic follows."""
+    """Name the releases of several local rounds that no statistic follows."""
     return tuple(_HIDDEN.format(array.name) for array in read if array.terms and array.terms.form == "steps")
 
 
@@ -195,13 +195,13 @@ def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
 
 def enumerated(who: MayBeIn) -> tuple[str, ...]:
     """So few databases that an attack weighs each: of 16 documents that tells up to twice what columns do."""
-    held = round(who.share * who.count)
+    size = round(who.share * who.count)
     # Of many documents the number of databases has millions of digits.
-    if min(held, who.count - held) > 1 and who.count > _MANY:
+    if min(size, who.count - size) > 1 and who.count > _MANY:
         return ()
-    databases = math.comb(who.count, held)
+    databases = math.comb(who.count, size)
     few = databases < _FEWEST_DATABASES
-    return (_ENUMERATED.format(held, who.count, databases, _FEWEST_DATABASES),) if few else ()
+    return (_ENUMERATED.format(size, who.count, databases, _FEWEST_DATABASES),) if few else ()
 
 
 def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
@@ -240,8 +240,8 @@ def enough_numbers(share: float) -> float:
     from scipy.stats import norm
 
     def numbers(at: float) -> float:
-        whole, peak = (1.0 + at * at), at * float(norm.pdf(at))
-        return share * (whole * float(norm.cdf(at)) + peak) + (1.0 - share) * (whole * float(norm.cdf(-at)) - peak)
+        bulk, peak = (1.0 + at * at), at * float(norm.pdf(at))
+        return share * (bulk * float(norm.cdf(at)) + peak) + (1.0 - share) * (bulk * float(norm.cdf(-at)) - peak)
 
     return float(minimize_scalar(numbers, bounds=(-8.0, 8.0), method="bounded").fun)
 
@@ -291,17 +291,17 @@ def coverage_of(plan: Plan) -> Coverage:
     if not sums:
         sums = followed(_final(plan), who)
     if not sums:  # which is told already where equations are enough
-        found = _shown(plan)
+        told_apart = _shown(plan)
         follows = is_own(plan.mechanism) and not to_learn
-        sums = decoded(found.bits, who) or (unlearnt(found, trained, who) if follows else ())
+        sums = decoded(told_apart.bits, who) or (unlearnt(told_apart, trained, who) if follows else ())
     more = untested(plan.tested.default, plan.statistics) + unfollowed(plan.releases.read) + enumerated(who) + sums
     return coverage(plan.releases.opened, seen, plan.statistics, to_learn, more)
 
 
 def may_be_in(plan: Plan) -> MayBeIn:
-    """Who may be in a run of the plan."""
-    held, groups = plan.holdings, plan.units.word == "group"
-    return MayBeIn(held.unknown, held.share, plan.spec.decision_in_run.margin, groups)
+    """Return the documents that may be in a run of the plan."""
+    holdings, groups = plan.holdings, plan.units.word == "group"
+    return MayBeIn(holdings.unknown, holdings.share, plan.spec.decision_in_run.margin, groups)
 
 
 def telling(plan: Plan, margin: float) -> dict[str, int]:
@@ -327,15 +327,15 @@ def _to_learn(plan: Plan) -> tuple[str, ...]:
 
 def _solved(plan: Plan) -> bool:
     """Whether equations in who is in are solved for all documents, or groups, that may be in."""
-    held = plan.holdings
-    if held.units.word == "document":
-        return fits_dense_solver(held.unknown)
-    if held.drawn:
+    holdings = plan.holdings
+    if holdings.units.word == "document":
+        return fits_dense_solver(holdings.unknown)
+    if holdings.drawn:
         return False
     if not any(isinstance(statistic, OfGroups) for statistic in plan.statistics):
         return False
     numbers = sum(math.prod(array.shape) for array in plan.releases.read)
-    return groups_solved(len(held.victim), int(held.units.sizes[held.victim].sum()), numbers)
+    return groups_solved(len(holdings.victim), int(holdings.units.sizes[holdings.victim].sum()), numbers)
 
 
 def _little_noise(plan: Plan) -> int:
@@ -354,10 +354,10 @@ def _little_noise(plan: Plan) -> int:
 
 def _final(plan: Plan) -> dict[str, int]:
     """Numbers of the final output that follow from who is in, and are not solved for."""
-    found = plan.pool.derive(
+    numbers = plan.pool.derive(
         ("final numbers", plan.releases.seen), lambda: final_numbers(plan.mechanism, plan.releases.read, plan.pool)
     )
-    return dict(found)
+    return dict(numbers)
 
 
 def _undeclared(plan: Plan) -> tuple[str, ...]:
@@ -366,7 +366,7 @@ def _undeclared(plan: Plan) -> tuple[str, ...]:
 
     def found() -> dict[str, str]:
         databases = [drawn_database(pool, place)[0] for place in range(_TRIALS if own else 0)]
-        return {name: why for one in own for name, why in undeclared(one, databases).items()}
+        return {name: why for part in own for name, why in undeclared(part, databases).items()}
 
     whys = pool.derive("undeclared chance", found)
     same = {why: [f"`{name}`" for name, reason in whys.items() if reason == why] for why in whys.values()}

@@ -21,10 +21,10 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Who holds which units; the victim is whose document is at stake."""
+    """The units that each side holds; the victim's document is at stake."""
 
     units: Units
-    """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
+    """Units that have a verdict and are in or out as a whole: the documents of the corpus, or its groups."""
     victim: Rows
     """Units that the victim's databases are drawn from, sorted."""
     honest: Rows
@@ -89,8 +89,8 @@ def split_parties(parties: PartiesSpec, documents: int, rng: np.random.Generator
 def _named_party(me: str, holder: NDArray[np.str_]) -> tuple[Rows, Rows]:
     mine = np.flatnonzero(holder == me)
     if not len(mine):
-        known = ", ".join(np.unique(holder)[:20].tolist())
-        raise SpecError(f"`parties.me` must be a party of the corpus ({known}); got {me!r}.")
+        names = ", ".join(np.unique(holder)[:20].tolist())
+        raise SpecError(f"`parties.me` must be a party of the corpus ({names}); got {me!r}.")
     return mine, np.flatnonzero(holder != me)
 
 

@@ -67,8 +67,8 @@ def unweighed(
     names = tuple(seen)
     weighing = (statistic for statistic in statistics if statistic_traits(statistic).weighs)
     weighed = {name for statistic in weighing for name in reads(statistic, names)}
-    found = (a for a in announced if a.name not in weighed and not a.derived_from)
-    return tuple(array for array in found if math.prod(array.shape) > 1)
+    arrays = (a for a in announced if a.name not in weighed and not a.derived_from)
+    return tuple(array for array in arrays if math.prod(array.shape) > 1)
 
 
 def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: int) -> bool:
@@ -95,24 +95,24 @@ class Column:
     version: int
     family: str
     sentence: str
-    """What somebody looks at who uses it, for people."""
+    """A sentence for people about what the adversary looks at."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What an audit will do."""
+    """All decisions about an audit, before it runs."""
 
     spec: Spec
     corpus: Corpus
     holdings: Holdings
-    """Who holds which units."""
+    """The units that each side holds."""
     mechanism: Mechanism
     releases: ReleaseSchema
-    """What a run shows, what statistics may read of it, and what is stored."""
+    """The releases of a run, those that statistics may read, and those that are stored."""
     tested: PlannedStatistics
     design: Design
     background: dict[str, NDArray[Any]]
-    """What the adversary knows besides what a run shows."""
+    """Knowledge of the adversary besides the releases of a run."""
     block_runs: int
     """Runs in a block."""
     looks: tuple[Look, ...]
@@ -120,11 +120,11 @@ class Plan:
     reading: RunSubsampling
     """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
     pool: Pool
-    """What databases are drawn from; the same for all stages, so that what is expected of it is computed once."""
+    """Documents that databases are drawn from; the same for all stages, which share expectations."""
     strongest: NDArray[np.int64] | None = None
-    """Of each audited unit the one of `statistics` that is measured; None: all of them."""
+    """The place in `statistics` of the one that is measured for each audited unit; None: all are."""
     promise: Promise | None = None
-    """What the mechanism's noise proves of every document, whatever a run shows."""
+    """Bound that the mechanism's noise proves for every document, whatever a run shows."""
     absent: ProvedSensitive | None = None
     """Units that are proved sensitive before any run: in the pool as everybody, and not among the `audited`."""
 
@@ -140,7 +140,7 @@ class Plan:
 
     @property
     def units(self) -> Units:
-        """What has a verdict and is in or out as a whole: the documents of the corpus, or its groups."""
+        """Units that have a verdict and are in or out as a whole: the documents of the corpus, or its groups."""
         return self.holdings.units
 
     @property
@@ -167,8 +167,8 @@ class Plan:
     @property
     def low_fpr(self) -> LowFpr | None:
         """How true positives at 1 % false ones are tested: the same at every look, whoever is open there."""
-        asked = self.spec.design.documents
-        documents = asked if isinstance(asked, int) else len(self.holdings.victim)
+        wanted = self.spec.design.documents
+        documents = wanted if isinstance(wanted, int) else len(self.holdings.victim)
         clear = self.spec.decision_in_run.for_clear / self.spec.decision_in_run.level
         return LowFpr.of(
             self.spec.decision_in_run, min(1.0, clear) * min(look.level for look in self.looks), documents
@@ -178,8 +178,8 @@ class Plan:
     def fresh_runs(self) -> int:
         """Fresh runs of a lane for what was flagged; even, as the literal design deals runs in turn."""
         wanted = self.design.runs * self.spec.design.fresh_with_runs / self.spec.design.with_runs
-        whole = 2 if self.reading.all else self.fresh_every * self.block_runs
-        return whole * math.ceil(wanted / whole)
+        multiple = 2 if self.reading.all else self.fresh_every * self.block_runs
+        return multiple * math.ceil(wanted / multiple)
 
     @property
     def fresh_every(self) -> int:
@@ -262,12 +262,12 @@ class Plan:
 
     @property
     def bytes_a_value(self) -> int:
-        """Of a stored value."""
+        """Bytes of a stored value."""
         return np.dtype(self.spec.store.precision).itemsize
 
     @property
     def kept_bytes(self) -> int:
-        """Of a run's observables that go to the store."""
+        """Bytes of a run's observables that go to the store."""
         numbers = sum(math.prod(array.shape) for array in self.releases.kept)
         return numbers * np.dtype(self.precision).itemsize
 
@@ -298,7 +298,7 @@ class Plan:
             | ({"kept": "all"} if keeps_early else {})
             | ({"observed": self.precision} if self.precision != self.spec.store.precision else {})
             | ({"code": code} if code else {})
-            | ({"planted": [one.model_dump(mode="json") for one in planted]} if planted else {})
+            | ({"planted": [leak.model_dump(mode="json") for leak in planted]} if planted else {})
         )
 
 
@@ -331,12 +331,12 @@ def _ours(part: Any) -> bool:
     if isinstance(part, tuple):
         return all(map(_ours, part))
     home = part if isinstance(part, FunctionType) else type(part)
-    held = [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else []
-    return home.__module__.startswith("ksdp.") and all(map(_ours, held))
+    parts = [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else []
+    return home.__module__.startswith("ksdp.") and all(map(_ours, parts))
 
 
 def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
-    """Of each document the place of its column among the statistics, where no other need be measured of it.
+    """Return the place of each document's column among the statistics, if no other need be measured of it.
 
     None where one statistic is all there is, and where documents cannot be measured apart: those of designs that
     draw for them, groups, and under statistics of others.
@@ -353,7 +353,7 @@ def _columns(plan: Plan) -> int:
 
 
 def bytes_a_document(plan: Plan) -> float:
-    """Of a document's stored values, canary and bits, about."""
+    """Approximate bytes of a document's stored values, canary and bits."""
     bits = 1 if plan.reading.all else 2
     return plan.design.runs * (plan.measured * _columns(plan) * plan.bytes_a_value + bits / 8)
 
@@ -363,10 +363,10 @@ def keeps_values(plan: Plan) -> bool:
 
     Those of designs that draw for the documents they name always do: their documents cannot be measured apart.
     """
-    asked = plan.spec.store.values
-    if asked == "all" or not isinstance(plan.design, Shared) or not reads_one_document(plan.statistics):
+    policy = plan.spec.store.values
+    if policy == "all" or not isinstance(plan.design, Shared) or not reads_one_document(plan.statistics):
         return True
-    return asked == "small" and len(plan.audited) * bytes_a_document(plan) <= _SMALL
+    return policy == "small" and len(plan.audited) * bytes_a_document(plan) <= _SMALL
 
 
 def document_parts(plan: Plan, together: int) -> list[Part]:

@@ -71,9 +71,9 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     sees, keeps = spec.statistics.sees, spec.store.observables
     shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
     background = _background(holdings, corpus, rank, spec.seed)
-    asked = (spec.statistics.families, spec.statistics.names)
+    chosen = (spec.statistics.families, spec.statistics.names)
     tested = planned_statistics(
-        *asked, mechanism, shown, holdings, background, design.runs, spec.decision_in_run.margin
+        *chosen, mechanism, shown, holdings, background, design.runs, spec.decision_in_run.margin
     )
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
@@ -109,14 +109,14 @@ def _pool(corpus: Corpus, held: Holdings, mechanism: Mechanism, planted: Sequenc
     share = held.size / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
     group = _groups_of(units, mine)
-    leaks = tuple(replace(one, unit=int(np.searchsorted(mine, one.unit))) for one in planted)
+    leaks = tuple(replace(leak, unit=int(np.searchsorted(mine, leak.unit))) for leak in planted)
     rows = None if len(mine) == len(units) else units.rows(mine)
-    known: dict[str, Any] = {"group": group, "leaks": leaks, "corpus_rows": rows}
+    options: dict[str, Any] = {"group": group, "leaks": leaks, "corpus_rows": rows}
     if not len(others):
-        return Pool(own, share, None, mechanism, **known)
+        return Pool(own, share, None, mechanism, **options)
     fixed = rows_of(corpus.matrix, units.rows(others))
     shared = 0.5 if held.drawn else 1.0
-    pool = Pool(own, share, fixed, mechanism, shared, bool(len(held.coalition)), **known)
+    pool = Pool(own, share, fixed, mechanism, shared, bool(len(held.coalition)), **options)
     if not (len(held.honest) and len(held.coalition)):
         return pool
     honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
@@ -189,8 +189,8 @@ def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Desi
         every //= 2
     if every == 1:
         return 1, design
-    whole = every * block_runs
-    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
+    multiple = every * block_runs
+    runs = multiple * math.ceil(design.runs * more_runs(design.share, every) / multiple)
     return every, dataclasses.replace(design, runs=runs)
 
 
@@ -239,7 +239,7 @@ def planned_statistics(
 MOST_LEARNT_OF, MOST_LEARNT_FROM = 2**13, 2**14
 """Documents, and announced numbers of a run, up to which runs of ksdp's own mechanisms are learnt from whole."""
 _MOST_PRODUCT = 2**25
-"""Of both."""
+"""Largest product of both."""
 MOST_LEARNT_IN_PART = 2**15
 """Documents up to which arrays are learnt from that no other statistic weighs."""
 
@@ -282,17 +282,17 @@ def _untrained(mechanism: Mechanism) -> str:
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:
     """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
-    asked = {s.name: asks(shapes, documents) for s in statistics if (asks := statistic_traits(s).asks_for)}
-    return {name: f"needs {what}" for name, what in asked.items() if what}
+    lacking = {s.name: asks(shapes, documents) for s in statistics if (asks := statistic_traits(s).asks_for)}
+    return {name: f"needs {what}" for name, what in lacking.items() if what}
 
 
 def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence | None:
-    """What absence proves of each of the victim's units, in order; None where it proves nothing of anybody."""
+    """Bounds that absence proves for each of the victim's units, in order; None if it proves nothing."""
     shown, units = "" if spec.planted else absence_shown(seen), held.units.matrix
     if not shown or spec.design.kind != "shared":
         return None
     others = np.concatenate([held.honest, held.coalition])
-    found = absence_bounds(
+    bounds = absence_bounds(
         rows_of(units, held.victim),
         held.size,
         shown,
@@ -300,18 +300,18 @@ def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence |
         others=rows_of(units, np.sort(others)) if len(others) else None,
         entering=held.entering if held.drawn else None,
     )
-    return found if found.bound.any() else None
+    return bounds if bounds.bound.any() else None
 
 
 def _absent(spec: Spec, held: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
     """Those of the audited units that are proved; where all are, the least exposed one is measured too."""
     margin = spec.decision_in_run.margin
-    asked = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
-    found = absence_of(spec, held, seen) if asked else None
-    if found is None:
+    applies = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
+    bounds = absence_of(spec, held, seen) if applies else None
+    if bounds is None:
         return None
     audited = design.targets(0)
-    bound = found.bound[np.searchsorted(held.victim, audited)]
+    bound = bounds.bound[np.searchsorted(held.victim, audited)]
     above = bound > margin
     if above.all():
         above[np.argmin(bound)] = False
@@ -324,11 +324,11 @@ def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak,
 
 
 def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) -> Promise | None:
-    """What the noise proves of each document, where databases with and without it differ in that record alone."""
+    """Bound of the noise for each document, if databases with and without it differ in that record alone."""
     one_record = held.units.order is None and spec.design.sampling == "fixed"
     sizes = [size for size in (held.size, held.entering, len(held.coalition)) if size]
-    known = ANY_PARTIES if spec.parties.others == "colluding" else int(len(held.coalition) > 0)
-    return promise_of(mechanism, sizes, features, known) if one_record else None
+    known_parties = ANY_PARTIES if spec.parties.others == "colluding" else int(len(held.coalition) > 0)
+    return promise_of(mechanism, sizes, features, known_parties) if one_record else None
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:
@@ -344,10 +344,10 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> D
     targets = _targets(spec.design.documents, held)
     if isinstance(mechanism, RecordedRuns):
         return mechanism.design(held.victim if targets is None else targets, spec.seed)
-    asked = spec.design
-    if proved and asked.with_runs > _CHECKS:
-        asked = asked.model_copy(update={"with_runs": _CHECKS})
-    design: Any = make_design(asked, held.victim, spec.seed, documents=held.counted, targets=targets)
+    wanted = spec.design
+    if proved and wanted.with_runs > _CHECKS:
+        wanted = wanted.model_copy(update={"with_runs": _CHECKS})
+    design: Any = make_design(wanted, held.victim, spec.seed, documents=held.counted, targets=targets)
     few = isinstance(spec.design.documents, int) and len(design.audited) < len(design.pool)
     few = few or spec.design.pool is not None
     if few or isinstance(design, Balanced):
@@ -385,19 +385,19 @@ def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> 
     if held.units.word == "group":
         of_others = int(held.units.sizes[held.honest[: held.entering]].sum())
         victim = round(held.size * float(held.units.sizes.mean())) + of_others
-    known: dict[str, NDArray[Any]] = {"adversary_rows": np.array(len(own)), "victim_rows": np.array(victim)}
+    background: dict[str, NDArray[Any]] = {"adversary_rows": np.array(len(own)), "victim_rows": np.array(victim)}
     if rank is not None and rank < min(len(own), corpus.features):
         matrix = take_rows(corpus.matrix, own)
         with one_thread():
             sigma = svds(matrix, rank, return_singular_vectors=False, v0=np.ones(min(matrix.shape)))
-        known["adversary_sigma"] = np.sort(sigma)[::-1].copy()
-    return known
+        background["adversary_sigma"] = np.sort(sigma)[::-1].copy()
+    return background
 
 
 _SHOWN = 12
 _LABELS = frozenset({"label", "labels", "target", "class", "y", "outcome", "response"})
 _ALONE = 0.99
-"""Of the squared length of all rows: a column with more is all that a factorisation sees."""
+"""Share of the squared length of all rows from which a factorisation sees one column alone."""
 _FAR = 2.0
 """Rows longer than so many times the bound lose more than half of their length."""
 

@@ -30,7 +30,7 @@ class Purpose(IntEnum):
     TARGETS = 4
     """Which documents a balanced design audits."""
     MECHANISM = 5
-    """What the mechanism draws; place: lane, run."""
+    """Chance of the mechanism; place: lane, run."""
     ADVERSARY = 6
     """Which documents the adversary knows, where its coalition holds none."""
     SHUFFLE = 7
@@ -38,9 +38,9 @@ class Purpose(IntEnum):
     CANARY = 8
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
-    """Who is in a pair of runs; place: pair, then document."""
+    """Documents in a pair of runs; place: pair, then document."""
     CERTIFICATE_COINS = 10
-    """What the mechanism draws in both runs of a pair; place: pair."""
+    """Chance of the mechanism in both runs of a pair; place: pair."""
     OTHERS = 11
     """Which documents the other parties hold, where nobody knows; place: lane, run."""
     KEPT = 12

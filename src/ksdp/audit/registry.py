@@ -35,7 +35,7 @@ _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
-    """What goes into keys beside names and versions: a digest of the source of each module that is not ours.
+    """Return digests of the source of each module that is not ours, which go into keys beside names and versions.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
     made : mechanisms and statistics, which may be of other packages, or of the program that calls
     """
     made = list(made)
-    modules = {*own_modules(names), *(type(one).__module__ for one in made)} - {_PROGRAM}
-    found = {module: source_digest(module) for module in sorted(modules) if not module.startswith("ksdp.")}
-    classes = {type(one) for one in made if type(one).__module__ == _PROGRAM}
-    return found | {f"{_PROGRAM}.{one.__qualname__}": _class_digest(one) for one in classes}
+    modules = {*own_modules(names), *(type(part).__module__ for part in made)} - {_PROGRAM}
+    digests = {module: source_digest(module) for module in sorted(modules) if not module.startswith("ksdp.")}
+    classes = {type(part) for part in made if type(part).__module__ == _PROGRAM}
+    return digests | {f"{_PROGRAM}.{part.__qualname__}": _class_digest(part) for part in classes}
 
 
 def _class_digest(one: type) -> str:
@@ -78,18 +78,18 @@ class _Reads(Protocol):
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:
-    home, left, seen = _home(module), [module], set[str]()
-    while left:
-        name = left.pop()
-        found = None if name in seen else _beside(name, home, module)
+    home, queue, seen = _home(module), [module], set[str]()
+    while queue:
+        name = queue.pop()
+        home_file = None if name in seen else _beside(name, home, module)
         seen.add(name)
-        if found is None or found.origin is None or not isinstance(found.loader, _Reads):
+        if home_file is None or home_file.origin is None or not isinstance(home_file.loader, _Reads):
             continue  # built in, or a folder of packages
-        data = found.loader.get_data(found.origin)
+        data = home_file.loader.get_data(home_file.origin)
         yield name, data
-        if found.origin.endswith(".py"):
-            package = name if found.submodule_search_locations is not None else name.rpartition(".")[0]
-            left += _imported(data, package)
+        if home_file.origin.endswith(".py"):
+            package = name if home_file.submodule_search_locations is not None else name.rpartition(".")[0]
+            queue += _imported(data, package)
 
 
 def _home(module: str) -> Path | None:
@@ -110,8 +110,8 @@ def _beside(name: str, home: Path | None, first: str) -> ModuleSpec | None:
     top = name.partition(".")[0]
     if top != first.partition(".")[0] and not _lies_in(_found(top), home):
         return None
-    found = _found(name)
-    return found if name == first or _lies_in(found, home) else None
+    place = _found(name)
+    return place if name == first or _lies_in(place, home) else None
 
 
 def _found(name: str) -> ModuleSpec | None:
@@ -137,10 +137,10 @@ def _imported(source: bytes, package: str) -> Iterator[str]:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                whole = "." * node.level + (node.module or "")
-                whole = resolve_name(whole, package) if node.level else whole
-                yield whole
-                yield from (f"{whole}.{alias.name}" for alias in node.names)
+                full_name = "." * node.level + (node.module or "")
+                full_name = resolve_name(full_name, package) if node.level else full_name
+                yield full_name
+                yield from (f"{full_name}.{alias.name}" for alias in node.names)
 
 
 _lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
@@ -154,7 +154,7 @@ def lent(objects: Mapping[str, Any]) -> Iterator[None]:
     A name that is used again must mean the same: what is stored under it is not computed again.
     """
     token = _lent.set({**_lent.get({}), **objects})
-    own = {name: pickled(one) for name, one in objects.items() if not isinstance(one, RecordedRuns)}
+    own = {name: pickled(item) for name, item in objects.items() if not isinstance(item, RecordedRuns)}
     unused = _unused.set({**_unused.get({}), **own})
     try:
         yield
@@ -175,14 +175,14 @@ def _by_path(path: str, what: str) -> Any:
         raise SpecError(f"`{what}` {path!r} must be a name, or module:object.")
     module, _, attribute = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        thing = getattr(importlib.import_module(module), attribute)
         source_digest(module)  # of what is imported here and now
-        return found
+        return thing
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
-        told = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         raise SpecError(
-            f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {told}. Modules are looked for beside "
-            "the spec and on `PYTHONPATH`."
+            f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {message}. Modules are looked for "
+            "beside the spec and on `PYTHONPATH`."
         ) from error
 
 
@@ -258,18 +258,18 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
         return cast(Mechanism, factory)
     if not dataclasses.is_dataclass(factory):
         raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
-    known = _parameters(factory)
-    if "noise" in parameters and "noise" not in known:
+    accepted = _parameters(factory)
+    if "noise" in parameters and "noise" not in accepted:
         inner = {key: value for key, value in parameters.items() if key != "noise"}
         noisy = {"mechanism": name, "noise": parameters["noise"], "scale": 1.0, "parameters": inner}
         return make_mechanism("noisy", noisy, installed=installed)
-    unknown = sorted(set(parameters) - set(known))
+    unknown = sorted(set(parameters) - set(accepted))
     if unknown:
-        hint = meant(unknown[0], known)
-        if not hint and "parameters" in known:
+        hint = meant(unknown[0], accepted)
+        if not hint and "parameters" in accepted:
             hint = "the other mechanism's go into `[mechanism.parameters]`; "
         raise SpecError(
-            f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(known)}, and `noise`."
+            f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(accepted)}, `noise`."
         )
     frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     try:
@@ -348,12 +348,12 @@ def _plain(value: Any) -> Any:
 
 def statistics() -> dict[str, Statistic]:
     """Every installed statistic by its name."""
-    known: dict[str, Statistic] = {}
+    by_name: dict[str, Statistic] = {}
     for point in sorted(_entries("ksdp.statistics"), key=lambda p: p.name):
         loaded = point.load()
         for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
-            known[statistic.name] = statistic
-    return known
+            by_name[statistic.name] = statistic
+    return by_name
 
 
 def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> str:
@@ -404,11 +404,13 @@ def select_statistics(
         If a family or a name is unknown, or nothing can be computed.
     """
     every = statistics()
-    known = {statistic.family for statistic in every.values()}
+    all_families = {statistic.family for statistic in every.values()}
     families = tuple(families)
     for family in families:
-        if family not in known:
-            raise SpecError(f"`statistics.families` must be among {', '.join(sorted(known))}; got {family!r}.")
+        if family not in all_families:
+            raise SpecError(
+                f"`statistics.families` must be among {', '.join(sorted(all_families))}; got {family!r}."
+            )
     wanted = {s.name: s for s in every.values() if s.family in families} | {s.name: s for s in own}
     for name in names:
         if name in (here := _lent.get({})):

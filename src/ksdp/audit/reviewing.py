@@ -96,11 +96,11 @@ class Decision(StrEnum):
     CONFIRM = "confirm"
     """A second person agrees with what waits."""
     WITHDRAW = "withdraw"
-    """What waits is dropped; else what is in force is taken back."""
+    """A waiting decision is dropped; otherwise the one in force is taken back."""
 
 
 WITHOUT_AUDIT = (Decision.EXCLUDE, Decision.CONFIRM, Decision.WITHDRAW)
-"""What may be decided before there is an audit."""
+"""Decisions that may be made before there is an audit."""
 
 
 class Status(StrEnum):
@@ -145,7 +145,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CorpusUnits:
-    """Whose documents (or groups) are decided about: a corpus, by its hash or by the name of its file."""
+    """The documents (or groups) that decisions are about: a corpus, by its hash or by the name of its file."""
 
     corpus: str
     """Hash of it."""
@@ -185,7 +185,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What holds for a document in an audit."""
+    """Decisions about a document in an audit."""
 
     audit: str
     document: str
@@ -199,18 +199,18 @@ class State:
     confirmed: Entry | None = None
     """The second person's entry, where one confirmed what is in force."""
     waiting: Entry | None = None
-    """What a second person must confirm: `exclude`, `accept` or `withdraw`; what is in force stays until then."""
+    """Decision that a second person must confirm; the one in force stays until then."""
     superseded_by: str | None = None
     """The newest audit that holds the document, where this is not it."""
     earlier: Entry | None = None
-    """What was in force for it in the audit before this one, where anything was. Shown; it counts no more."""
+    """Decision that was in force in the audit before this one. It is shown and no longer counts."""
     proved_by: str | None = None
     """Another audit of the same question and content that proved it sensitive: no newer one makes it clear."""
 
     @property
     def exclusion(self) -> Entry | None:
         """The exclusion that keeps it out, in force or waiting for a second person."""
-        return next((one for one in (self.decided, self.waiting) if is_exclusion(one)), None)
+        return next((entry for entry in (self.decided, self.waiting) if is_exclusion(entry)), None)
 
     @property
     def decision(self) -> Decision | None:
@@ -346,7 +346,7 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
 
 
 def exclusion_row(document: str, entry: Entry) -> dict[str, str]:
-    """Of a document that somebody excluded: which audit, who, when and why."""
+    """Return the row of an excluded document: audit, person, time and reason."""
     return {
         "document": document,
         "audit": entry.audit,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ksdp.audit.numeric.array_types import Floats
 
 _RUN_COST = 0.75
-"""What one more run costs, its observables kept, in units of looking at every document in it (measured)."""
+"""Cost of one more run, its observables kept, in units of looking at every document in it (measured)."""
 _CHOICES = (1, 2, 4, 8, 16)
 
 
@@ -54,7 +54,7 @@ class RunSubsampling:
     """
 
     every: int = 1
-    """Of so many blocks of runs one, drawn for each document, keeps its without runs."""
+    """One in so many blocks of runs, drawn for each document, keeps its without runs."""
     early: int = 0
     """The first runs, whole strata of blocks, in which every document reads all: those of an early look."""
 
@@ -78,8 +78,8 @@ class RunSubsampling:
 
     def arms(self, done: int, share: float) -> tuple[int, int]:
         """Runs that a test reads with and without the document, on average."""
-        held = max(1, round(done * share))
-        return held, self.runs(done) - held
+        size = max(1, round(done * share))
+        return size, self.runs(done) - size
 
     def measured(self, done: int, share: float) -> float:
         """Part of all values, of a document in a run, that are measured: with runs, and kept without runs."""
@@ -100,7 +100,7 @@ def more_runs(share: float, every: int) -> float:
 
 
 def best_every(share: float) -> int:
-    """Of how many blocks one should keep the without arm, where runs hold a document with probability `share`.
+    """Return the number of blocks of which one keeps the without arm, if runs hold a document with this share.
 
     The cheapest at equal n m / (n + m); by nominal costs, so that a spec decides it and not a machine.
     """

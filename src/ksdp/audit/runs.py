@@ -55,7 +55,7 @@ class BlockValues:
     kept: NDArray[np.bool_] | None = None
     """Which values were measured, of the same shape; the others are NaN. None: all were."""
     digests: tuple[str, ...] = ()
-    """Of what each run announced, where the mechanism is somebody's own: `run_digest`."""
+    """Digest of each run's announcement, if the mechanism is somebody's own: `run_digest`."""
 
 
 def built_documents(
@@ -91,15 +91,15 @@ def database_of(plan: Plan, lane: int, run: int) -> Database:
 
 def stacked(plan: Plan, units: NDArray[np.int64], honest: NDArray[np.int64] | None = None) -> Database:
     """The parties' matrices where the victim holds these units, and honest parties all of theirs or some."""
-    held = plan.units.rows(units)
-    parties = [take_rows(plan.corpus.matrix, held)]
+    rows = plan.units.rows(units)
+    parties = [take_rows(plan.corpus.matrix, rows)]
     if honest is not None:
         parties.append(take_rows(plan.corpus.matrix, plan.units.rows(honest)))
     elif len(plan.holdings.honest):
         parties.append(_fixed(plan)[0])
     if colluding := len(plan.holdings.coalition):
         parties.append(_fixed(plan)[1])
-    return Database(tuple(parties), frozenset({len(parties) - 1} if colluding else ()), held)
+    return Database(tuple(parties), frozenset({len(parties) - 1} if colluding else ()), rows)
 
 
 @lru_cache(maxsize=4)
@@ -132,7 +132,7 @@ def as_stored(plan: Plan, seen: Mapping[str, NDArray[Any]], lane: int, run: int,
 
 
 def run_digest(plan: Plan, stored: Stored) -> str:
-    """Of what a run announced, to the last bit."""
+    """Digest of a run's announcement, to the last bit."""
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(plan.kept):
         digest.update(np.ascontiguousarray(stored[name]).tobytes())
@@ -149,15 +149,15 @@ def _as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> St
             "tells who is in, and no statistic looks at it."
         )
     stored: Stored = {}
-    for name, one in declared.items():
+    for name, release in declared.items():
         given = np.asarray(seen[name])
         array = np.array(given, dtype=plan.precision)
-        if array.shape != one.shape:
+        if array.shape != release.shape:
             raise InvalidAudit(
-                f"{whose} announced {name!r} of shape {array.shape} ({where}); declared are {one.shape}. Pad it "
-                "to one shape, or announce a summary of one length."
+                f"{whose} announced {name!r} of shape {array.shape} ({where}); declared are {release.shape}. Pad "
+                "it to one shape, or announce a summary of one length."
             )
-        wanted = one.dtype or ("float64" if own else "")
+        wanted = release.dtype or ("float64" if own else "")
         if wanted and given.dtype.name != wanted:
             raise InvalidAudit(
                 f"{whose} announced {name!r} as {given.dtype} ({where}); declared is {wanted}. Convert it "
@@ -212,24 +212,26 @@ def measure(
             digests.append(run_digest(plan, stored))
         if keep is not None:
             keep({name: stored[name] for name in (HANDED, *plan.kept)})
-        held = handed_units(stored, plan.corpus, plan.units)
-        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
+        units = handed_units(stored, plan.corpus, plan.units)
+        canary[at, : len(documents)] = canary_values(units, plan.design.seed, block.lane, block.start + at)[
+            targets
+        ]
         # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
         seen = Observables(
             {name: stored[name].astype(np.float64) for name in plan.releases.seen if name in stored}
         )
-        for places, some, wanted in (found for part in parts for found in part.of(at)):
+        for places, some, wanted in (result for part in parts for result in part.of(at)):
             for statistic in wanted:
                 if (ask := statistic_traits(statistic).ask) is not None:
                     ask(seen, some)
             for statistic in wanted:
-                found = statistic.evaluate(seen, some).astype(precision)
-                if not _all_finite(found):
+                result = statistic.evaluate(seen, some).astype(precision)
+                if not _all_finite(result):
                     raise KsdpError(
-                        f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "
+                        f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(result)).sum())} "
                         f"documents (lane {block.lane}, run {block.start + at})."
                     )
-                values[statistic.name if plan.strongest is None else STRONGEST][at, places] = found
+                values[statistic.name if plan.strongest is None else STRONGEST][at, places] = result
         done += 1
     if done != len(block):
         raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
@@ -269,16 +271,16 @@ class _Part:
         self._held = mine & ~np.asarray(everywhere)[:, None]
 
     def of(self, run: int) -> Iterator[tuple[Any, Documents, Sequence[Statistic]]]:
-        """Who is measured in a run, with their places: those whose block this is, and those that it held."""
-        held = np.zeros(0, np.int64) if self._held is None else np.flatnonzero(self._held[:, run])
-        if len(held) and 0 < len(self._whole) <= _FEW:
-            together = np.concatenate([self._everywhere, held])
+        """Yield the documents measured in a run, with their places: those of its block, and those that it held."""
+        places_held = np.zeros(0, np.int64) if self._held is None else np.flatnonzero(self._held[:, run])
+        if len(places_held) and 0 < len(self._whole) <= _FEW:
+            together = np.concatenate([self._everywhere, places_held])
             yield self._among_all(together), self._documents.at(together), self._statistics
             return
         if len(self._whole):
             yield self._among_all(self._everywhere), self._whole, self._statistics
-        if len(held):
-            yield self._among_all(held), self._documents.at(held), self._statistics
+        if len(places_held):
+            yield self._among_all(places_held), self._documents.at(places_held), self._statistics
 
     def _among_all(self, places: Any) -> Any:
         return places if self._places is None else self._places[places]
@@ -308,10 +310,10 @@ def try_own_code(plan: Plan) -> None:
         stored = run_observables(plan, 0, 0)
     seen = Observables({array: stored[array].astype(np.float64) for array in plan.releases.seen})
     documents = lane_documents(plan, 0)
-    for one in plan.statistics:
-        whose = f"statistic {one.name!r}"
+    for statistic in plan.statistics:
+        whose = f"statistic {statistic.name!r}"
         with _trial(whose, "evaluate"):
-            values = np.asarray(one.evaluate(seen, documents))
+            values = np.asarray(statistic.evaluate(seen, documents))
         if values.shape != (len(documents),):
             raise SpecError(
                 f"`evaluate` of {whose} must give one number a document, shape ({len(documents)},); "

@@ -1,4 +1,4 @@
-"""What the author of a statistic writes, and the documents that it is evaluated for.
+"""The contract of statistics, and the documents that they are evaluated for.
 
 A **statistic** (`Statistic`) is a function of (observables, document) to a real number: what an adversary would
 look at. It is evaluated for many `Documents` at once, one or more calls a run.
@@ -27,19 +27,19 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 
 
 class _Remembers:
-    """What is worked out from a value, kept as long as the value is."""
+    """Results worked out from a value, kept as long as the value is."""
 
     def derive(self, key: Hashable, compute: Callable[[], Made]) -> Made:
         """Return what `compute` gives, computed once for this value and key."""
-        known = self.__dict__.setdefault("_derived", {})
-        if key not in known:
-            known[key] = compute()
-        return cast(Made, known[key])
+        derived = self.__dict__.setdefault("_derived", {})
+        if key not in derived:
+            derived[key] = compute()
+        return cast(Made, derived[key])
 
 
 @dataclass(frozen=True, eq=False)
 class Pool(_Remembers):
-    """What the databases of an audit are made of: an adversary who can run the mechanism knows it."""
+    """Documents that databases are drawn from: an adversary who can run the mechanism knows them."""
 
     drawn: sp.csr_array
     """Documents that the victim's part is drawn from, shape (n, n_features), canonical."""
@@ -48,7 +48,7 @@ class Pool(_Remembers):
     fixed: sp.csr_array | None = None
     """Documents of other parties, the same in every run (or half of them, where these are drawn)."""
     mechanism: Mechanism | None = None
-    """What runs on them; None where nobody can run it."""
+    """Mechanism that runs on them; None if nobody can run it."""
     fixed_share: float = 1.0
     """Probability that a run holds one of the `fixed`."""
     colluding: bool = False
@@ -123,7 +123,7 @@ class UsedColumns:
 
     used: NDArray[np.int64]
     places: NDArray[np.int32]
-    """Of each column among these, shape (n_features,); 0 of the others."""
+    """Place of each column among these, shape (n_features,); 0 of the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +133,13 @@ class Documents(_Remembers):
     matrix: sp.csr_array
     """float64 CSR of shape (n_documents, n_features), canonical."""
     background: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """What the adversary knows besides: `adversary_sigma` (its own singular values), `victim_rows`, ..."""
+    """Knowledge of the adversary besides: `adversary_sigma` (its own singular values), `victim_rows`, ..."""
     rows: Documents | None = None
     """Where a row of `matrix` is a group: the documents of all groups, group after group."""
     starts: NDArray[np.int64] | None = None
     """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
     pool: Pool | None = None
-    """What databases are drawn from; None: these."""
+    """Documents that databases are drawn from; None: these."""
     taken_from: tuple[Documents, NDArray[np.int64]] | None = None
     """Others that these are some of, and their places there; see `of_each`."""
 
@@ -149,18 +149,18 @@ class Documents(_Remembers):
         return Documents(matrix, self.background, pool=self.source_pool, taken_from=(self, places))
 
     def of_each(self, key: Hashable, compute: Callable[[Documents], NDArray[Any]]) -> NDArray[Any]:
-        """What `compute` says of each document (first axis), once for all that these were taken from.
+        """Return the values of `compute` for each document (first axis), once for all documents of the parent.
 
         For what depends on nothing but the document: not on a run, nor on who stands beside it.
         """
         if self.taken_from is None:
             return self.derive(key, lambda: compute(self))
-        whole, places = self.taken_from
-        return self.derive(key, lambda: whole.of_each(key, compute)[places])
+        parent, places = self.taken_from
+        return self.derive(key, lambda: parent.of_each(key, compute)[places])
 
     @cached_property
     def columns(self) -> UsedColumns | None:
-        """What a pass over these, or over others of those they were taken from, reads; None: most columns."""
+        """Columns that a pass over these, or over others of the same parent, reads; None: most columns."""
         if self.taken_from is not None:
             return self.taken_from[0].columns
         features = self.matrix.shape[1]
@@ -178,7 +178,7 @@ class Documents(_Remembers):
 
     @cached_property
     def source_pool(self) -> Pool:
-        """What databases are drawn from; where nobody says, these."""
+        """Documents that databases are drawn from; these if nothing else is stated."""
         return Pool(self.matrix) if self.pool is None else self.pool
 
     @cached_property
@@ -194,7 +194,7 @@ def _squared_norms(documents: Documents) -> Vector:
 
 @runtime_checkable
 class Statistic(Protocol):
-    """What audits take for a statistic: a frozen dataclass with an `evaluate`; ours are rows of tables.
+    """A statistic: a frozen dataclass with an `evaluate`; ours are rows of tables.
 
     One may also have attributes named as those of `StatisticTraits`.
 
@@ -227,7 +227,7 @@ class Explained(Protocol):
 
     @property
     def sentence(self) -> str:
-        """What somebody looks at who uses it, in one plain sentence."""
+        """A plain sentence about what the adversary looks at."""
 
 
 def sentence_of(statistic: Statistic) -> str:
@@ -237,14 +237,14 @@ def sentence_of(statistic: Statistic) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticTraits:
-    """What a statistic may say of itself, by attributes of these names, and what holds where it has none."""
+    """Attributes that a statistic may have, with their defaults."""
 
     needs_any: tuple[str, ...] = ()
     """It reads the first of these that the mechanism announces; one at least must be there."""
     reads: tuple[str, ...] = ()
     """Further arrays, where they are announced."""
     needs_background: tuple[str, ...] = ()
-    """What it reads of the adversary's background."""
+    """Names of the adversary's background knowledge that it reads."""
     weighs: bool = False
     """It reads every number, each by what a document would move it: an attack on the raw numbers, as norms, counts
     and energies are not. Without one of them nobody is called clear (`coverage`)."""
@@ -252,8 +252,8 @@ class StatisticTraits:
     """Called before any is evaluated, to say what it will look for in a pass over the documents that several share
     (`products.over_entries`). It changes no value."""
     asks_for: Callable[[Mapping[str, tuple[int, ...]], int], str] | None = None
-    """What a run that announces arrays of these shapes, of so many documents, lacks for it to be worth its time.
-    In words, empty where nothing. Audits leave it out then, unless it is named."""
+    """Requirement in words that a run with arrays of these shapes, of so many documents, lacks for it to be worth
+    its time; empty if it lacks none. Audits leave it out then, unless it is named."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class TableStatistic(StatisticTraits):
     score: Callable[[Observables, Documents], Vector]
     """One number a document, shape (n_documents,): a function, or a frozen dataclass that can be called."""
     sentence: str = field(compare=False)
-    """What somebody looks at who uses it, for people; true of the formula."""
+    """A sentence for people about what the adversary looks at; true of the formula."""
     needs: tuple[str, ...] = ()
     version: int = 1
 
@@ -275,7 +275,7 @@ class TableStatistic(StatisticTraits):
 
 
 def statistic_traits(statistic: object) -> StatisticTraits:
-    """What the statistic says of itself."""
+    """Return the attributes of a statistic, defaults filled in."""
     names = (field.name for field in fields(StatisticTraits))
     return StatisticTraits(**{name: getattr(statistic, name) for name in names if hasattr(statistic, name)})
 

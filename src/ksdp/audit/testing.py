@@ -40,8 +40,8 @@ def compare_arms(
     distances, tails = np.stack(exact, axis=1), np.stack(tail, axis=1)
     rare = {}
     if low_fpr is not None:
-        found = [low_fpr.log10_p(v, inclusion, o) for v, o in zip(columns, ordered, strict=True)]
-        below, above = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        log_p = [low_fpr.log10_p(v, inclusion, o) for v, o in zip(columns, ordered, strict=True)]
+        below, above = (np.stack(part, axis=1) for part in zip(*log_p, strict=True))
         rare = {"log10_low_below": below, "log10_low_above": above}
     return ArmTests(
         np.stack([t.n_with for t in tables], axis=1),
@@ -60,9 +60,9 @@ def canary_arms(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> A
     """
     tests = compare_arms({CANARY: values}, inclusion)
     total = values.sum(axis=1, dtype=np.float64)
-    held = np.where(inclusion, values, 0).sum(axis=1, dtype=np.float64)
+    sums = np.where(inclusion, values, 0).sum(axis=1, dtype=np.float64)
     sizes = tests.n_with[:, 0], tests.n_without[:, 0]
-    higher = held * sizes[1] > (total - held) * sizes[0]
+    higher = sums * sizes[1] > (total - sums) * sizes[0]
     upside_down = (~higher & ~np.isnan(tests.distance[:, 0]))[:, None]
     return replace(
         tests,
@@ -153,11 +153,11 @@ def values_again(
             continue
         parts.append(measure(plan, block, runs(block), plan.statistics))
         done(len(block))
-    one = slice(place, place + 1)
-    inclusion = np.concatenate([part.inclusion[one] for part in parts], axis=1)
+    at_row = slice(place, place + 1)
+    inclusion = np.concatenate([part.inclusion[at_row] for part in parts], axis=1)
     names = [statistic.name for statistic in plan.statistics]
-    values = [np.concatenate([part.values[name][one] for part in parts], axis=1) for name in names]
-    some = [part.kept[one] for part in parts if part.kept is not None]
+    values = [np.concatenate([part.values[name][at_row] for part in parts], axis=1) for name in names]
+    some = [part.kept[at_row] for part in parts if part.kept is not None]
     kept = np.concatenate(some, axis=1) if some else None
     bits, read = levelled(inclusion, kept, values, plan.read_runs)
     return bits, dict(zip(names, read, strict=True))

@@ -81,15 +81,15 @@ def audit(
     from ksdp.flows.audits.run import run_audit
     from ksdp.terminal import terminal
 
-    asked = read_asked(appetite, read)
+    limits = read_asked(appetite, read)
     place = where.place(performance_report)
     with terminal():
         if read.mechanism.name == "recorded":
-            ask = partial(run_audit, base=base, store=store, place=HERE, appetite=asked)
+            ask = partial(run_audit, base=base, store=store, place=HERE, appetite=limits)
             summary = _of_recorded(read, base, ask)
         else:
-            summary = run_audit(read, base, store, place, asked)
-    _report_audit(summary, pipeline, asked, as_json, shlex.quote(spec))
+            summary = run_audit(read, base, store, place, limits)
+    _report_audit(summary, pipeline, limits, as_json, shlex.quote(spec))
 
 
 def _continued(
@@ -112,7 +112,7 @@ def _report_audit(
     pipeline.write(summary, record)
     if asked is None or record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))
-    missed = appetite_code([one.name for one in record.missed])
+    missed = appetite_code([criterion.name for criterion in record.missed])
     raise typer.Exit(missed or exit_code(summary, pipeline.fail_on or ()))
 
 
@@ -120,9 +120,9 @@ def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
     """Runs that were made elsewhere are in two tables, which this process alone has read."""
     from ksdp.api.call_spec import CallSpec, with_recorded_runs
 
-    asked = with_recorded_runs(CallSpec(spec, base))
-    with asked.known():
-        return ask(asked.spec)
+    call = with_recorded_runs(CallSpec(spec, base))
+    with call.known():
+        return ask(call.spec)
 
 
 def plan(
@@ -222,15 +222,15 @@ def power(
 
     place = where.place()
     with terminal():
-        found = measure_strength(store, opened_audit(store, audit)[1], utc_now, place)
+        strength = measure_strength(store, opened_audit(store, audit)[1], utc_now, place)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(strength.to_json()))
         return
     typer.echo(f"{'leak':32} advantage" + "".join(f"{word:>11}" for word in VERDICTS))
-    for row in found.rows:
+    for row in strength.rows:
         counts = "".join(f"{row.called[word]:11}" for word in VERDICTS)
         typer.echo(f"{row.kind:32} {row.advantage:9.2f}{counts}")
-    typer.echo(found.sentence())
+    typer.echo(strength.sentence())
 
 
 @with_options
@@ -240,12 +240,12 @@ def demo(*, store: StoreOption = Path("ksdp-demo"), where: PlaceOptions, as_json
     from ksdp.terminal import terminal
 
     with terminal():
-        found = run_demo(store, where.place())
+        demo_summary = run_demo(store, where.place())
     if as_json:
-        for summary in found.audits:
+        for summary in demo_summary.audits:
             tell(summary, as_json)
     else:
-        typer.echo(demo_words(found), err=True)
+        typer.echo(demo_words(demo_summary), err=True)
 
 
 def init(
@@ -282,9 +282,9 @@ def mechanisms(
     from ksdp.audit.registry import described_mechanisms
 
     every = described_mechanisms()
-    known = [entry["name"] for entry in every]
-    if unknown := [name for name in names or () if name not in known]:
-        raise InputError(f"there is no mechanism {unknown[0]!r}; there are {', '.join(known)}.")
+    all_names = [entry["name"] for entry in every]
+    if unknown := [name for name in names or () if name not in all_names]:
+        raise InputError(f"there is no mechanism {unknown[0]!r}; there are {', '.join(all_names)}.")
     entries = [entry for entry in every if not names or entry["name"] in names]
     if as_json:
         typer.echo(json.dumps(entries))
@@ -336,8 +336,8 @@ def claim(
             raise typer.Exit(_REFUTED)
         return
     with terminal():
-        asked = partial(run_claim, parsed, store, clock=lambda: datetime.now(UTC))
-        done = asked(runs=runs, confidence=confidence, simulated=simulated)
+        run = partial(run_claim, parsed, store, clock=lambda: datetime.now(UTC))
+        done = run(runs=runs, confidence=confidence, simulated=simulated)
     finding = done.finding
     if finding.refuted:
         typer.secho(f"REFUTED: {finding.mechanism} does not keep its claim.", err=True, fg="red", bold=True)

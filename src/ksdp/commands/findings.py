@@ -67,8 +67,8 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
 
 def _tell_list(summaries: list[Summary], as_json: bool) -> None:
     if as_json:
-        told = [summary.to_json() for summary in summaries]
-        typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))
+        rows = [summary.to_json() for summary in summaries]
+        typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in rows]))
         return
     from ksdp.storage.audits.history import mechanism_of
 
@@ -106,9 +106,9 @@ def show(
             "`--html`, `--junit`, `--sarif`, `--fail-on` and `--appetite` are for a whole audit: name no document."
         )
     if document is None:
-        asked = read_asked(appetite)
+        limits = read_asked(appetite)
         summary = read_summary(opened.audit(audit))
-        record = kept_record(summary) if asked is None else _held_to(opened, asked, audit)
+        record = kept_record(summary) if limits is None else _held_to(opened, limits, audit)
         with nullcontext() if as_json else redirect_stderr(sys.stdout):  # what is asked for goes down a pipe
             tell(summary, as_json, made=False, record=record)
             if not as_json:
@@ -120,7 +120,9 @@ def show(
             from ksdp.storage.store import write_text
 
             write_text(html, render_report(opened, audit))
-        missed = appetite_code([one.name for one in record.missed]) if asked is not None and record else 0
+        missed = (
+            appetite_code([criterion.name for criterion in record.missed]) if limits is not None and record else 0
+        )
         raise typer.Exit(missed or (exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0))
     _show_document(opened, audit, document, again=again, as_json=as_json)
 
@@ -157,8 +159,8 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
     summary = read_summary(folder)
     held_out = _held_out(store, summary, document, again=again, quiet=as_json)
     if as_json:
-        told = {"held_out_distance": held_out, "valid": summary.valid}
-        typer.echo(json.dumps(evidence.to_json() | told))
+        row = {"held_out_distance": held_out, "valid": summary.valid}
+        typer.echo(json.dumps(evidence.to_json() | row))
         return
     with redirect_stderr(sys.stdout):
         tell_void(summary)
@@ -227,8 +229,8 @@ def _evidence_words(
 def _tell_documents(folder: Path, most: int) -> None:
     from ksdp.storage.audits.duckdb_query import strongest
 
-    found, total = strongest(folder, most)
-    rows = [(visible(document), *others) for document, *others in found]
+    documents, total = strongest(folder, most)
+    rows = [(visible(document), *others) for document, *others in documents]
     width = min(max((len(document) for document, *_ in rows), default=0), 60)
     for document, verdict, distance, log10_p, statistic in rows:
         typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p {_p(log10_p)}  {statistic}")
@@ -308,18 +310,18 @@ def dossier(
     opened, audit = opened_audit(store, audit)
     summary = read_summary(opened.audit(audit))
     read = read_audit(opened, audit, None if spec is None else _declared(opened, spec, summary))
-    found = read_dossier(opened, read, datetime.now(UTC))
+    record = read_dossier(opened, read, datetime.now(UTC))
     if signer is not None:
-        found = replace(found, signed_by=who, key=fingerprint(signer))
+        record = replace(record, signed_by=who, key=fingerprint(signer))
     tell_void(summary)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
-    page, files = render_dossier(read, found), {}
+        typer.echo(json.dumps(record.to_json()))
+    page, files = render_dossier(read, record), {}
     if html is not None or signer is not None or (pdf is None and not as_json):
         files[html or Path(summary.report).with_name("dossier.html")] = page.encode()
     if pdf is not None and printed is not None:
         files[pdf] = printed(page)
-    write_dossier(found, files, signer)
+    write_dossier(record, files, signer)
     for path in [*([] if signer is None else [signed_file(next(iter(files)))]), *files]:
         typer.echo(str(path), err=as_json)
 
@@ -330,10 +332,10 @@ def _declared(store: Store, path: Path, summary: Summary) -> DeclaredSpec:
     from ksdp.storage.readers.spec_files import read_spec_file
 
     read, _ = read_spec_file(path, own_code=False)
-    asked = summary.provenance.spec
-    if read.hash != asked and (proposing := proposing_audit(store, summary.audit)) != summary.audit:
-        asked = read_summary(store.audit(proposing)).provenance.spec
-    if read.hash != asked:
+    stated = summary.provenance.spec
+    if read.hash != stated and (proposing := proposing_audit(store, summary.audit)) != summary.audit:
+        stated = read_summary(store.audit(proposing)).provenance.spec
+    if read.hash != stated:
         raise InputError(f"{path} is not the spec of audit {summary.audit}: more differs than `[declared]`.")
     return read.declared
 
@@ -382,20 +384,20 @@ def compare(
     for summary in (page.before, page.after):
         tell_void(summary)
     moves = [
-        {"before": one, "after": other, "documents": count}
-        for (one, other), count in sorted(page.moves.items(), key=str)
-        if one != other
+        {"before": was, "after": other, "documents": count}
+        for (was, other), count in sorted(page.moves.items(), key=str)
+        if was != other
     ]
     keys = [{"key": each.key, "before": each.before, "after": each.after} for each in page.differences]
     if as_json:
-        told = {"before": page.before.audit, "after": page.after.audit, "same_corpus": page.same_corpus}
-        typer.echo(json.dumps(told | {"verdicts": moves, "spec": keys}))
+        out = {"before": page.before.audit, "after": page.after.audit, "same_corpus": page.same_corpus}
+        typer.echo(json.dumps(out | {"verdicts": moves, "spec": keys}))
         return
     if not page.same_corpus:
         typer.echo("The corpora differ: documents of the same id may have changed.")
     for each in moves:
-        one, other = each["before"] or "not audited", each["after"] or "not audited"
-        typer.echo(f"{each['documents']:>7}  {one} -> {other}")
+        was, other = each["before"] or "not audited", each["after"] or "not audited"
+        typer.echo(f"{each['documents']:>7}  {was} -> {other}")
     if not moves:
         typer.echo("No document has another verdict.")
     for key in keys:
@@ -424,10 +426,10 @@ def sql(
     names, rows = ask(opened, audit, query)
     tell_void(read_summary(opened.audit(audit)))
     if as_json:
-        told = [
+        records = [
             [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row] for row in rows
         ]
-        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in told], default=str))
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in records], default=str))
         return
     typer.echo("\t".join(names))
     for row in rows:

@@ -71,7 +71,7 @@ MetricsOption = Annotated[
 
 
 class FailOn(StrEnum):
-    """What a pipeline may fail by, besides failed controls."""
+    """Verdicts that a pipeline may fail by, besides failed controls."""
 
     _ignore_ = "word"
     for word in FAILING:
@@ -177,14 +177,14 @@ class PipelineOptions:
         from ksdp.storage.store import Store, append_synced, write_json, write_text
 
         fail_on = FAILING if self.fail_on is None else self.fail_on
-        found = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
-        asked = [] if record is None else pipelines.appetite_checks(record)
+        results = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
+        criteria = [] if record is None else pipelines.appetite_checks(record)
         if self.junit:
-            write_text(self.junit, pipelines.junit(found + asked, summary))
+            write_text(self.junit, pipelines.junit(results + criteria, summary))
         if self.sarif:
-            write_json(self.sarif, pipelines.sarif(found, summary))
+            write_json(self.sarif, pipelines.sarif(results, summary))
         if page:
-            append_synced(Path(page), pipelines.markdown(found + asked, summary).encode())
+            append_synced(Path(page), pipelines.markdown(results + criteria, summary).encode())
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,14 @@ class SignerOptions:
     appetite: AppetiteOption = None
 
     def signing(self, spec: Spec | None = None) -> Signing:
-        """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
+        """Return the signer of a clearance from now on; it asks for the key's passphrase, as `signing_key`."""
         from ksdp.flows.screening.clear import Signing
 
-        asked = read_asked(self.appetite, spec)
+        limits = read_asked(self.appetite, spec)
         now = datetime.now(UTC)
         expires = now + timedelta(days=self.days)
         key = signing_key(self.key)
-        return Signing(self.clearance, key, self.who, now, expires, asked)
+        return Signing(self.clearance, key, self.who, now, expires, limits)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -213,9 +213,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
     taken: list[inspect.Parameter] = []
-    for one in inspect.signature(command).parameters.values():
-        group = groups.get(one.name)
-        own = [one] if group is None else list(inspect.signature(group).parameters.values())
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        own = [parameter] if group is None else list(inspect.signature(group).parameters.values())
         types = hints if group is None else get_type_hints(group, include_extras=True)
         taken += [p.replace(annotation=types[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
 
@@ -232,7 +232,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def exit_code(summary: Summary, fail_on: Sequence[str] | None = None) -> int:
-    """What an audit means to a shell; by default all verdicts that a pipeline may fail by count."""
+    """Return the exit code of an audit; by default all verdicts that a pipeline may fail by count."""
     judged = FAILING if fail_on is None else fail_on
     if not summary.valid:
         return 5
@@ -257,15 +257,15 @@ def kept_record(summary: Summary) -> AppetiteRecord | None:
 
 
 def appetite_code(missed: Collection[str]) -> int:
-    """What the names of missed criteria mean to a shell, in the words of `exit_code`."""
+    """Return the exit code for the names of missed criteria, in the words of `exit_code`."""
     return 5 if "controls" in missed else verdicts_code(dict.fromkeys(missed, 1)) or (4 if missed else 0)
 
 
 def tell_record(record: AppetiteRecord) -> None:
     """Print every criterion, the missed ones with what to do."""
     typer.echo(f"appetite  {'met' if record.met else 'NOT met'}", err=True)
-    for one in record.criteria:
-        typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.sentence()}", err=True)
+    for criterion in record.criteria:
+        typer.echo(f"  {'ok  ' if criterion.met else 'FAIL'} {criterion.sentence()}", err=True)
 
 
 def tell(
@@ -282,10 +282,10 @@ def tell(
             name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
             for name, statistic in summary.statistics.items()
         }
-        told = summary.to_json()
-        shown = {key: told[key] for key in KEYS}
+        out = summary.to_json()
+        shown = {key: out[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
-        shown |= {"share": told["share"], "risk": summary.risk.to_json()}
+        shown |= {"share": out["share"], "risk": summary.risk.to_json()}
         if record is not None:
             shown["appetite"] = record.to_json()
         typer.echo(json.dumps(shown))

@@ -155,11 +155,11 @@ def verify(
 
         if spec or ledger:
             raise InputError("`--spec` and `--ledger` are of clearances; this is a dossier.")
-        found = verify_dossier(clearance, public)
-        if named not in (clearance.name, *found["checked"]):
+        verified = verify_dossier(clearance, public)
+        if named not in (clearance.name, *verified["checked"]):
             raise InputError(f"{named} is not there, or is none of the files that {clearance.name} signs.")
-        absent = f" (not beside it: {', '.join(found['missing'])})" if found["missing"] else ""
-        _tell_verified(f"dossier{absent} is whole and signed, with every file beside it", found, key, as_json)
+        absent = f" (not beside it: {', '.join(verified['missing'])})" if verified["missing"] else ""
+        _tell_verified(f"dossier{absent} is whole and signed, with every file beside it", verified, key, as_json)
         return
     read, base = read_spec(spec) if spec else (None, None)
     out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
@@ -175,13 +175,13 @@ def _refuse_damage(store: Path, as_json: bool) -> None:
     from ksdp.flows.upkeep import damage
     from ksdp.storage.store import Store
 
-    found = damage(Store.open(store, create=False))
-    if not found:
+    damages = damage(Store.open(store, create=False))
+    if not damages:
         return
     if as_json:
-        typer.echo(json.dumps({"whole": False, "damaged": [asdict(one) for one in found]}))
+        typer.echo(json.dumps({"whole": False, "damaged": [asdict(fault) for fault in damages]}))
     else:
-        typer.secho("\n".join(f"{one.where}: {one.sentence}" for one in found), err=True, fg="red")
+        typer.secho("\n".join(f"{fault.where}: {fault.sentence}" for fault in damages), err=True, fg="red")
     raise typer.Exit(1)
 
 
@@ -218,16 +218,18 @@ def gain(
         typer.echo(json.dumps(summary.to_json()))
         return
     typer.echo("\n".join(summary.sentences))
-    for one in summary.measures:
-        public = "" if one.public is None else f"   public {one.public.mean:.4f}"
+    for measure in summary.measures:
+        public = "" if measure.public is None else f"   public {measure.public.mean:.4f}"
         kept = (
-            "" if one.kept is None else f"   kept {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%})"
+            ""
+            if measure.kept is None
+            else f"   kept {measure.kept.mean:.0%} ({measure.kept.low:.0%} to {measure.kept.high:.0%})"
         )
         typer.echo(
-            f"\n{one.measure}: alone {one.alone.mean:.4f}   run {one.run.mean:.4f}   exact {one.exact.mean:.4f}"
-            f"{public}{kept}"
+            f"\n{measure.measure}: alone {measure.alone.mean:.4f}   run {measure.run.mean:.4f}   "
+            f"exact {measure.exact.mean:.4f}{public}{kept}"
         )
-        for party in one.parties:
+        for party in measure.parties:
             typer.echo(
                 f"  {party.party:24} own documents: alone {party.alone.mean:.4f}, run {party.run.mean:.4f}, "
                 f"gain {party.gain.mean:+.4f} ({party.gain.low:+.4f} to {party.gain.high:+.4f})"
@@ -266,20 +268,20 @@ def advise(
 
 
 def _advised(out: dict[str, Any]) -> list[str]:
-    """What advice says, the settings that were tried, and what to type next."""
+    """Return the lines of advice: the settings that were tried, and the command to type next."""
     lines = [*out["sentences"], "", *out["gain"]["sentences"], ""]
     baselines = out["baselines"]
     lines.append(_row("gain", "kept", "proved", "above", f"setting ({baselines['measure']}, over working alone)"))
-    for place, one in enumerate(out["tried"]):
-        if one["gain"] is None:
+    for place, setting in enumerate(out["tried"]):
+        if setting["gain"] is None:
             continue
-        gain = f"{one['gain']['mean']:+.4f}{' ' if one['gain']['low'] > 0 else '?'}"
-        kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
-        proved = "" if one["promised"] is None else f"{one['promised']:.2g}"
-        above = f"{one['absent']}/{out['documents']}" if one["absent"] else ""
-        above = above if one["leak"] is None else f"{one['leak']['above']}/{one['leak']['documents']}"
+        gain = f"{setting['gain']['mean']:+.4f}{' ' if setting['gain']['low'] > 0 else '?'}"
+        kept = "" if setting["kept"] is None else f"{setting['kept']['mean']:.0%}"
+        proved = "" if setting["promised"] is None else f"{setting['promised']:.2g}"
+        above = f"{setting['absent']}/{out['documents']}" if setting["absent"] else ""
+        above = above if setting["leak"] is None else f"{setting['leak']['above']}/{setting['leak']['documents']}"
         mark = {out["best"]: "  (recommended)", out["nearest"]: "  (nearest miss)"}.get(place, "")
-        lines.append(_row(gain, kept, proved, above, one["name"] + mark))
+        lines.append(_row(gain, kept, proved, above, setting["name"] + mark))
     if out["missed"]:
         lines += ["", f"The nearest miss is written as {out['missed']}."]
     if out["spec"]:

@@ -22,14 +22,14 @@ def check(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) 
 
     opened = Store.open(store, create=False)
     with terminal():
-        known = damage(opened)
+        faults = damage(opened)
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in known]))
+        typer.echo(json.dumps([asdict(fault) for fault in faults]))
     else:
-        for one in known:
-            typer.echo(visible(f"{one.where}: {one.sentence}"))
-        typer.echo(f"{len(known)} damaged" if known else "nothing is damaged", err=True)
-    raise typer.Exit(1 if known else 0)
+        for fault in faults:
+            typer.echo(visible(f"{fault.where}: {fault.sentence}"))
+        typer.echo(f"{len(faults)} damaged" if faults else "nothing is damaged", err=True)
+    raise typer.Exit(1 if faults else 0)
 
 
 def prune(
@@ -44,14 +44,14 @@ def prune(
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
-    known = (delete if yes else prunable)(opened, datetime.now(UTC), timedelta(days=days))
+    old = (delete if yes else prunable)(opened, datetime.now(UTC), timedelta(days=days))
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in known]))
+        typer.echo(json.dumps([asdict(path) for path in old]))
         return
-    for one in known:
-        mark = "stays  " if one.kept else "deleted" if yes else "goes   "
-        typer.echo(f"{mark} {one.folder}  {one.size / 1e6:8.1f} MB  {one.why}")
-    going = [one for one in known if not one.kept]
-    size = sum(one.size for one in going) / 1e6
+    for path in old:
+        mark = "stays  " if path.kept else "deleted" if yes else "goes   "
+        typer.echo(f"{mark} {path.folder}  {path.size / 1e6:8.1f} MB  {path.why}")
+    going = [path for path in old if not path.kept]
+    size = sum(path.size for path in going) / 1e6
     again = "the same `ksdp audit` makes them again" if yes else "`--yes` deletes them"
-    typer.echo(f"{len(going)} of {len(known)} folders of runs, {size:.1f} MB; {again}", err=True)
+    typer.echo(f"{len(going)} of {len(old)} folders of runs, {size:.1f} MB; {again}", err=True)

@@ -172,13 +172,13 @@ def ecdf_svg(
 
     Curves are thinned to 150 steps each; the steps at D's place are always kept.
     """
-    one, other = numbers(with_values, "with_values"), numbers(without_values, "without_values")
+    first, other = numbers(with_values, "with_values"), numbers(without_values, "without_values")
     place, share_with, share_without = gap.place, gap.share_with, gap.share_without
     distance = gap.distance
-    low, high, cut = _window((one, other), place)
+    low, high, cut = _window((first, other), place)
     frame = PlotArea(34, 24, 292, 128, low, high)
     sentence = (
-        f"Distribution of {statistic} over {len(one):,} runs with document {document} and {len(other):,} runs "
+        f"Distribution of {statistic} over {len(first):,} runs with document {document} and {len(other):,} runs "
         f"without it: the two curves are farthest apart at {place:.4g}, where D is {distance:.2f}."
     )
     body = [text(frame.left, 10, "share of runs at or below", "name")]
@@ -190,7 +190,7 @@ def ecdf_svg(
         body.append(text(frame.x(value), frame.bottom + 16, label, "middle"))
     name = f"value of {statistic}{' (far tails cut off)' if cut else ''}"
     body.append(text(frame.left + frame.width / 2, frame.bottom + 32, name, "middle name"))
-    for values, kind in ((other, "without"), (one, "with")):
+    for values, kind in ((other, "without"), (first, "with")):
         body.append(_curve(frame, *_thin(*_steps(values), place), kind))
     x = min(max(frame.x(place), frame.left), frame.right)
     body.append(line(x, frame.y(share_with), x, frame.y(share_without), "gap"))

@@ -17,19 +17,19 @@ _WIDTH, _HEIGHT = 640.0, 360.0
 
 
 def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup:
-    """What each setting learns against what it gives away, and the baselines: who works alone gives nothing away.
+    """Draw the gain of each setting against its leak, and the baselines: working alone gives nothing away.
 
     Across: D below which 95 % of the documents lie, chance taken out; and in a ring what bounds every attack.
     Upwards: of the gain of the exact run over working alone, on everybody's held-out documents.
     """
-    given = [one["leak"]["net"] if one["leak"] else one["promised"] for one in advice["tried"]]
-    points = [(place, one) for place, one in enumerate(advice["tried"]) if given[place] is not None]
+    given = [setting["leak"]["net"] if setting["leak"] else setting["promised"] for setting in advice["tried"]]
+    points = [(place, setting) for place, setting in enumerate(advice["tried"]) if given[place] is not None]
     baselines = _baselines(advice)
-    values = [*(value for _, value, _ in baselines), *(one["value"] for _, one in points)]
+    values = [*(value for _, value, _ in baselines), *(setting["value"] for _, setting in points)]
     low, high = min(values), max(values)
     spare = 0.08 * (high - low or 1.0)
     low, high = low - spare, high + spare
-    bounds = {place: bound for place, one in points if (bound := one["promised"]) is not None}
+    bounds = {place: bound for place, setting in points if (bound := setting["promised"]) is not None}
     seen = [*(leak for *_, leak in baselines), *(given[place] for place, _ in points), *bounds.values()]
     frame = PlotArea(
         64, 12, _WIDTH - 120, _HEIGHT - 58, 0.0, max(advice["margin"] * 1.2, *(1.05 * d for d in seen))
@@ -56,22 +56,22 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
     for (x1, up1), (x2, up2) in pairwise(steps):
         body.append(line(frame.x(x1), y(up1), frame.x(x2), y(up2), "edge"))
     labels = [(frame.x(leak) + 10, y(value) + 4, name) for name, value, leak in baselines]
-    for place, one in points:
+    for place, setting in points:
         kind = "best" if place == advice["best"] else "frontier" if place in advice["frontier"] else "other"
-        x, up = frame.x(given[place]), y(one["value"])
+        x, up = frame.x(given[place]), y(setting["value"])
         bound = frame.x(bounds[place]) if place in bounds else x
-        title = f"<title>{escape(one['name'])}</title>"
+        title = f"<title>{escape(setting['name'])}</title>"
         radius = 7 if kind == "best" else 4
         if place in bounds:
             body.append(line(min(x, bound), up, max(x, bound), up, "rule"))
             body.append(_circle(bound, up, 4, "bound", title))
         body.append(_circle(x, up, radius, kind, title))
-        said = (names[place] if names else "", "recommended" if kind == "best" else "")
-        name = ", ".join(filter(None, said))
+        texts = (names[place] if names else "", "recommended" if kind == "best" else "")
+        name = ", ".join(filter(None, texts))
         labels.append((max(x, bound) + radius + 4, up + 4, name))
     body += [rect(frame.x(leak) - 5, y(value) - 5, 10, 10, "point baseline") for _, value, leak in baselines]
     dots = [(frame.x(leak), y(value)) for _, value, leak in baselines]
-    dots += [(frame.x(given[place]), y(one["value"])) for place, one in points]
+    dots += [(frame.x(given[place]), y(setting["value"])) for place, setting in points]
     body += _apart(labels, dots, frame.right + 50)
     caption = (
         f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
@@ -81,7 +81,7 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
 
 _ACROSS = "D that 95 % of the documents stay below, chance taken out; in a ring: the bound on every attack"
 _LETTER, _LINE = 6.2, 12.0
-"""Of a label: as wide and as high as a letter is at most, about."""
+"""Width and height of a letter of a label, at most."""
 
 
 def _circle(x: float, y: float, radius: int, kind: str, title: str) -> str:

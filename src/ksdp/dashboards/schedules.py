@@ -19,7 +19,7 @@ _RUNS = 10
 
 @dataclass(frozen=True, eq=False)
 class ScheduleView:
-    """What the store knows of a schedule."""
+    """The runs and settings of a schedule."""
 
     schedule: Schedule
     runs: tuple[ScheduledRun, ...]
@@ -45,8 +45,8 @@ def read_schedules_page(store: Store, query: Mapping[str, str]) -> SchedulesPage
 
 def _view(store: Store, schedule: Schedule) -> ScheduleView:
     runs = read_runs(store, schedule.name)
-    left = next((run.level_left for run in reversed(runs) if run.level_left is not None), schedule.level)
-    return ScheduleView(schedule, tuple(runs[::-1][:_RUNS]), len(runs), left)
+    level_left = next((run.level_left for run in reversed(runs) if run.level_left is not None), schedule.level)
+    return ScheduleView(schedule, tuple(runs[::-1][:_RUNS]), len(runs), level_left)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RunsPage(Paged):
 
     @property
     def spent(self) -> str:
-        """What all runs of the ledger gave away together, when the newest of them ended."""
+        """Privacy loss of all runs of the ledger together, when the newest of them ended."""
         return self.runs[0].spent if self.runs else ""
 
 
@@ -68,9 +68,9 @@ def read_runs_page(store: Store, query: Mapping[str, str]) -> RunsPage:
     """Read the list."""
     ids, page = party_run_ids(store), page_number(query)
     shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    found: dict[str, PartyRun] = {}
+    by_name: dict[str, PartyRun] = {}
     for session in shown:
         with contextlib.suppress(StoreError):
-            found[session] = read_party_run(store, session)
-    damaged = tuple(session for session in shown if session not in found)
-    return RunsPage(tuple(found.values()), damaged, page, total=len(ids))
+            by_name[session] = read_party_run(store, session)
+    damaged = tuple(session for session in shown if session not in by_name)
+    return RunsPage(tuple(by_name.values()), damaged, page, total=len(ids))

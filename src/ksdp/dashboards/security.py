@@ -92,8 +92,8 @@ class Guesses:
         """Count one."""
         with self._held:
             if len(self._wrong) >= _MOST_ADDRESSES:
-                for known in [known for known in self._wrong if not self._recent(known)]:
-                    del self._wrong[known]
+                for guess in [guess for guess in self._wrong if not self._recent(guess)]:
+                    del self._wrong[guess]
             self._wrong[address] = [*self._recent(address), self.clock()]
 
     def _recent(self, address: str) -> list[float]:
@@ -123,7 +123,7 @@ class TokenReviewers:
         return Guesses(self.clock)
 
     def shown(self, token: str, request: Request) -> str | None:
-        """Whose token a request shows; None too for an address that has shown too many that are not known."""
+        """Name whose token a request shows; None too for an address that has shown too many unknown ones."""
         address = request.client.host if request.client else ""
         if self.guesses.too_many(address):
             return None
@@ -137,19 +137,19 @@ class TokenReviewers:
         cookie = request.cookies.get(COOKIE, "")
         if self._holder(cookie) is not None:
             now = int(self.clock())
-            for known in [known for known, until in self._ended.items() if until <= now]:
-                self._ended.pop(known, None)
+            for session in [session for session, until in self._ended.items() if until <= now]:
+                self._ended.pop(session, None)
             self._ended[cookie] = int(cookie.partition(".")[0])
 
     def _signed(self, payload: str) -> str:
         return hmac.new(self._key, payload.encode(), hashlib.sha256).hexdigest()
 
     def name_of(self, token: str) -> str | None:
-        """Whose token this is; every known one is compared, so that time tells nothing."""
+        """Name whose token this is; every token is compared, so that the time tells nothing."""
         shown = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         reviewer = None
-        for known, name in self.names.items():
-            if hmac.compare_digest(shown, known):
+        for digest, name in self.names.items():
+            if hmac.compare_digest(shown, digest):
                 reviewer = name
         return reviewer
 
@@ -192,10 +192,10 @@ def read_tokens(path: Path) -> dict[str, str]:
             raise InputError(
                 f"{path}, line {number}: needs a token of at least {_SHORTEST} characters and a name."
             )
-        known = hashlib.sha256(token.encode()).hexdigest()
-        if known in names:
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        if digest in names:
             raise InputError(f"{path}, line {number}: this token was given before.")
-        names[known] = name.strip()
+        names[digest] = name.strip()
     if not names:
         raise InputError(f"{path} holds no token.")
     return names

@@ -112,8 +112,8 @@ def _secret(text: str) -> str:
     try:
         return str(cast(Secret[str], Secret.load(block)).get())
     except ValueError:
-        said = f"this Prefect server has no Secret block {block!r}: `prefect block create secret` makes one."
-        raise InputError(said) from None
+        problem = f"this Prefect server has no Secret block {block!r}: `prefect block create secret` makes one."
+        raise InputError(problem) from None
 
 
 def _key(named: str) -> Ed25519PrivateKey:
@@ -127,7 +127,7 @@ def _enter(environment: dict[str, str] | None) -> None:
     """Set variables for this run: those of stores alone, as others start programs."""
     given = environment or {}
     if wrong := [name for name in given if not name.startswith(_STORES)]:
-        raise InputError(f"`environment` may set {', '.join(f'{one}*' for one in _STORES)}; got {wrong[0]!r}.")
+        raise InputError(f"`environment` may set {', '.join(f'{store}*' for store in _STORES)}; got {wrong[0]!r}.")
     os.environ.update({name: _secret(text) for name, text in given.items()})
 
 
@@ -137,7 +137,7 @@ def _place(workers: int | None, dask: str | None) -> Place:
 
 @dataclass(frozen=True)
 class _Signs:
-    """Who signs, and where to; the key itself is read where it is used."""
+    """The signer and the place of the clearance; the key itself is read where it is used."""
 
     clearance: str
     key: str

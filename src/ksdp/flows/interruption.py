@@ -32,9 +32,9 @@ _halt: ContextVar[threading.Event | None] = ContextVar("ksdp-halt", default=None
 _leave: ContextVar[Callable[[int, object], None] | None] = ContextVar("ksdp-leave", default=None)
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
-"""What a flow has to tell its server that it is cancelled."""
+"""Seconds for a flow to tell its server that it is cancelled."""
 _LOST_SECONDS = 1.0
-"""What it has where there is no server any more."""
+"""The same if the server is gone."""
 
 
 def check_stopped() -> None:

@@ -43,7 +43,7 @@ class Server:
     """A Prefect server that is there or on its way."""
 
     url: str
-    """Of the pages for people."""
+    """Address of the pages for people."""
     process: subprocess.Popen[bytes] | None
     log: Path | None
     password: str | None
@@ -207,8 +207,8 @@ def _give_up() -> None:
     """Let nobody wait at this process's end for what can be sent to nobody; without this they do for seconds."""
     for sender in _senders():
         with contextlib.suppress(Exception):
-            for one in list(sender._instances.values()):
-                one._loop.call_soon_threadsafe(one._done_event.set)
+            for service in list(sender._instances.values()):
+                service._loop.call_soon_threadsafe(service._done_event.set)
 
 
 def _named(home: Path, url: str, password: str) -> dict[str, str]:

@@ -50,12 +50,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class GivenSpec:
-    """What a person asked that takes several audits: a list's own audits."""
+    """The question behind several audits: a list's own audits."""
 
     spec: Spec
-    """What was given."""
+    """The spec that a person gave."""
     question: AuditQuestion
-    """Of this audit (`question_of`), of the whole corpus."""
+    """Question of this audit (`question_of`), for the whole corpus."""
     attempt: str | None = None
     """As the ledger names it; by the hash of the spec where there is no other name."""
 

@@ -123,7 +123,7 @@ def decide(
 
 @dataclass(frozen=True)
 class WantedRuns:
-    """What more runs are wanted for."""
+    """Documents that more runs are wanted for."""
 
     documents: tuple[str, ...] | None = None
     """None: those whose decision in force is `more-runs` when it begins."""
@@ -184,12 +184,12 @@ class _Written:
 
 def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
     if wanted.documents is not None:
-        asked = list(dict.fromkeys(wanted.documents))
+        names = list(dict.fromkeys(wanted.documents))
     else:
-        asked = [name for name, state in states(store, audit).items() if state.asks_for_runs]
-    if not asked:
+        names = [name for name, state in states(store, audit).items() if state.asks_for_runs]
+    if not names:
         raise InputError(f"no decision asks for more runs of documents of audit {audit}.")
-    return asked
+    return names
 
 
 def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None) -> Spec:
@@ -229,15 +229,15 @@ def more_runs(
             _more(opened, audit, _asked(opened, audit, wanted), wanted.with_runs)
         written = _Written(opened, audit, clock)
         with written.told(), one_at_a_time(opened.root, written.wait):
-            asked = _asked(opened, audit, wanted)  # the wait may have been long
-            more = _more(opened, audit, asked, wanted.with_runs)
+            names = _asked(opened, audit, wanted)  # the wait may have been long
+            more = _more(opened, audit, names, wanted.with_runs)
             corpus = open_corpus(opened.corpus(summary.corpus))
             prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True, after=audit)
             if (held_to := kept_appetite(opened, audit)) is not None:
                 keep_appetite(opened, prepared.ref.audit, held_to)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).binding, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
-            progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}
+            progress = {"audit": prepared.ref.audit, "documents": len(names), "with_runs": more.design.with_runs}
             written.write(state="running", stage="prepare", units=0, total=1, **progress)
             return run_prepared([prepared], place, held=True)[0]
 
@@ -271,8 +271,8 @@ def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
     waiting = [name for name, state in states.items() if state.status is Status.WAITING]
     sensitive = verdict_ids(read_verdicts(opened.audit(newest)), ["sensitive"])
     proved = [name for name, state in states.items() if state.proved_by]
-    left = (name for name in (*sensitive, *proved) if name not in settled)
-    return newest, list(dict.fromkeys([*left, *waiting]))
+    open_documents = (name for name in (*sensitive, *proved) if name not in settled)
+    return newest, list(dict.fromkeys([*open_documents, *waiting]))
 
 
 def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:
@@ -298,13 +298,13 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
     until = datetime.now(UTC) + patience.timeout
     shown: tuple[str, list[str]] | None = None
     while True:
-        newest, waiting = found = await asyncio.to_thread(undecided_documents, store, audit)
-        if found != shown:
+        newest, waiting = state = await asyncio.to_thread(undecided_documents, store, audit)
+        if state != shown:
             if shown is None or not waiting or len(waiting) != len(shown[1]):
                 current().say(f"audit {newest}: {len(waiting)} documents wait for a decision")
             markdown = _markdown(newest, waiting, until)
             await acreate_markdown_artifact(key=f"approval-{audit}", markdown=markdown, description="decisions")
-            shown = found
+            shown = state
         if not waiting:
             return newest
         if time.monotonic() >= end:

@@ -44,7 +44,7 @@ class Damage:
     where: str
     """A path below the store."""
     sentence: str
-    """What is wrong, and what makes it whole."""
+    """The fault, and the command that mends it."""
 
 
 _REMEDIES = {"audits": REPAIR, "corpora": REPAIR, "runs": "delete it, and an audit that needs it makes it again"}
@@ -59,8 +59,8 @@ def damage(store: Store) -> list[Damage]:
 
     Blocks at a URL are not read: their server keeps them, and whoever uses them compares their pages.
     """
-    found = [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
-    return [*found, *_of_verdicts(store, {Path(one.where).parts[:2] for one in found})]
+    faults = [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
+    return [*faults, *_of_verdicts(store, {Path(fault.where).parts[:2] for fault in faults})]
 
 
 def _of_checksums(store: Store) -> Iterator[Damage]:
@@ -142,21 +142,23 @@ def _gone(store: Store) -> dict[str, list[str]]:
     signed = {content_hash(clearance): clearance.audits for clearance in _clearances(store)}
     finished = store.audits()
     witnessed = {"started": {*finished, *chain(*signed.values())}, "finished": {*finished}, "signed": {*signed}}
-    said = {"started": started_audits(store), "finished": finished_audits(store), "signed": signed_audits(store)}
-    return {kind: sorted(names.difference(said[kind])) for kind, names in witnessed.items()}
+    audits = {"started": started_audits(store), "finished": finished_audits(store), "signed": signed_audits(store)}
+    return {kind: sorted(names.difference(audits[kind])) for kind, names in witnessed.items()}
 
 
 def _clearances(store: Store) -> list[Clearance]:
-    found = []
+    faults = []
     for path in stored_clearances(store):
         with contextlib.suppress(KsdpError):
-            found.append(read_clearance(path))
-    return found
+            faults.append(read_clearance(path))
+    return faults
 
 
 def _check_reviews(store: Store) -> None:
     reviewed = (clearance.reviewed for clearance in _clearances(store))
-    report = check_chain(store.root, [LogHead(one.log_entries, one.log_head) for one in reviewed if one])
+    report = check_chain(
+        store.root, [LogHead(signer.log_entries, signer.log_head) for signer in reviewed if signer]
+    )
     if not report.whole:
         raise StoreError(report.reason)
 
@@ -225,7 +227,7 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
     summaries = {audit: read_summary(store.audit(audit)) for audit in store.audits()}
     signed = {audit: digest for digest, audits in signed_audits(store).items() for audit in audits}
     users = {audit: _folders(store, summary) for audit, summary in summaries.items()}
-    known = []
+    old = []
     for folder in sorted(store.root.glob("runs/*/")):
         name = f"runs/{folder.name}"
         audits = [audit for audit, folders in users.items() if name in folders]
@@ -238,19 +240,19 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
         else:
             whose = f"audit {', '.join(audits)}" if audits else "no finished audit"
             kept, why = now - last < keep, f"{whose} rests on it, of {last:%Y-%m-%d}; in no clearance"
-        known.append(Runs(name, sum(file.st_size for file in files), kept, why))
-    return known
+        old.append(Runs(name, sum(file.st_size for file in files), kept, why))
+    return old
 
 
 def prune(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
     """Delete the runs that may be deleted (`prunable`); the same `ksdp audit` makes them again."""
     with one_at_a_time(store.root):
-        known = prunable(store, now, keep)
-        for runs in known:
+        old = prunable(store, now, keep)
+        for runs in old:
             if not runs.kept:
                 if isinstance(store.blocks, RemotePlace):
                     remove_folder(store.blocks / runs.folder)
                 remove_folder(store.root / runs.folder)
                 if (store.root / runs.folder).exists():
                     raise StoreError(f"{runs.folder} cannot be deleted whole: see who owns its files; then again.")
-    return known
+    return old

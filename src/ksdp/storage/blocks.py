@@ -81,11 +81,11 @@ class _opened:  # noqa: N801 - reads as a verb: `with _opened(path, ...) as file
         try:
             mapped = isinstance(self._path, Path)
             self._file = pq.ParquetFile(source_of(self._path), memory_map=mapped, page_checksum_verification=True)
-            found = {k.decode(): v.decode() for k, v in (self._file.schema_arrow.metadata or {}).items()}
+            metadata = {k.decode(): v.decode() for k, v in (self._file.schema_arrow.metadata or {}).items()}
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DamagedBlock(f"block {self._path.name} cannot be read: {type(error).__name__}.") from error
         for name, value in _footer(self._block, self._key).items():
-            if found.get(name) != value:
+            if metadata.get(name) != value:
                 raise DamagedBlock(f"block {self._path.name} is not what its key promises ({name}).")
         return self._file
 
@@ -177,7 +177,7 @@ def write_values(folder: Place, measured: BlockValues, key: str, precision: str)
 
 
 def read_digests(folder: Place, block: Block, key: str) -> list[str]:
-    """Of what each run of the block announced."""
+    """Read the digest of each run's announcement in the block."""
     with _opened(folder / block_name(block), block, key) as file:
         return str(file.schema_arrow.metadata[_DIGESTS.encode()].decode()).split()
 
@@ -232,7 +232,7 @@ def _unpacked(table: pa.Table, block: Block, precision: str) -> StoredCells:
         return StoredCells(bits("inclusion"), None, [_bytes_of(table[name], little) for name in names])
     inclusion, kept = bits("inclusion"), bits(_KEPT)
     values = [_of_cells(table[name], little) for name in names]
-    if any(len(one) != kept.sum() for one in values):
+    if any(len(column) != kept.sum() for column in values):
         raise DamagedBlock(f"block {block_name(block)} does not hold the values that it says it keeps.")
     return StoredCells(inclusion, kept, values)
 
@@ -305,9 +305,9 @@ def _those(words: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
 def _with_zeros(flat: NDArray[Any], packed: NDArray[np.uint8], shape: Sequence[int]) -> NDArray[Any]:
     bits = packed.reshape(len(packed), *shape[:-1], -1)
     there = np.unpackbits(bits, axis=-1, count=shape[-1], bitorder="little").astype(np.bool_)
-    whole = np.zeros(there.shape, flat.dtype)
-    whole[there] = flat
-    return whole
+    dense = np.zeros(there.shape, flat.dtype)
+    dense[there] = flat
+    return dense
 
 
 Rows = slice | NDArray[np.int64]
@@ -341,9 +341,9 @@ def stack_blocks(cells: Sequence[StoredCells], rows: Rows, width: int) -> tuple[
     for block in cells:
         here = slice(start, start + block.inclusion.shape[1])
         mine = np.ascontiguousarray(read[:, here])
-        for whole, flat in zip(values, block.values, strict=True):
-            _put(flat, np.asarray(block.kept), mine, filled, whole)
+        for dense, flat in zip(values, block.values, strict=True):
+            _put(flat, np.asarray(block.kept), mine, filled, dense)
         filled += mine.sum(axis=1)
         start = here.stop
     bits = inclusion[read].reshape(-1, width)
-    return bits[rows], [whole[rows] for whole in values]
+    return bits[rows], [dense[rows] for dense in values]

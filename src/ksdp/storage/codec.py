@@ -37,7 +37,7 @@ Read = TypeVar("Read")
 Row = TypeVar("Row")
 
 REPAIR = "`ksdp audit` with its spec makes it again"
-"""What to do about damage, where nothing else is said."""
+"""Remedy for damage, if there is no other."""
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)")
 _LOCK = ".SHA256SUMS.lock"
@@ -102,7 +102,7 @@ class Table(Generic[Row]):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of Arrow."""
+        """Arrow schema."""
         import pyarrow as pa
 
         plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -132,7 +132,7 @@ class Table(Generic[Row]):
         write_table_with_checksum(path, self.of(columns))
 
     def read(self, path: Path, whose: str, remedy: str = REPAIR) -> pa.Table:
-        """What `write` wrote (`read_table`)."""
+        """Read the file of `write` (`read_table`)."""
         return read_table(path, self.columns, whose, remedy)
 
 
@@ -149,8 +149,8 @@ def drop_checksum(path: Path) -> None:
 
 def _change(folder: Path, changed: dict[str, str | None]) -> None:
     with lock(folder / _LOCK):
-        known = {name: digest for name, digest in (_sums(folder) | changed).items() if digest is not None}
-        write_text(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(known.items())))
+        digests = {name: digest for name, digest in (_sums(folder) | changed).items() if digest is not None}
+        write_text(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())))
 
 
 def _lines(folder: Path) -> list[re.Match[str] | None]:
@@ -189,7 +189,7 @@ def _fails(path: Path) -> str | None:
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """What is wrong with the files that a folder's checksums name, and with these themselves."""
+    """Return the faults of the files that a folder's checksums name, and of these themselves."""
     try:
         wrong = {name: why for name in _sums(folder) if (why := _fails(folder / name)) is not None}
         return wrong if all(_lines(folder)) else wrong | {SUMS: "a line of it is none"}
@@ -264,8 +264,8 @@ def _is_json(part: bytes) -> bool:
 
 
 def _line_hash(line: Mapping[str, Any]) -> str:
-    said = {name: value for name, value in line.items() if name != _HASH}
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    body = {name: value for name, value in line.items() if name != _HASH}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -279,15 +279,15 @@ def _written(line: bytes) -> dict[str, Any] | None:
 
 def read_chain(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
     """What the lines of a chain say, and the first (from 1) that is not what was written; None where all are."""
-    said, previous = list[dict[str, Any]](), _START
+    entries, previous = list[dict[str, Any]](), _START
     for number, line in enumerate(whole_lines(content), start=1):
         values = _written(line)
         if values is None or values.pop(_PREVIOUS, None) != previous:
-            return said, number
+            return entries, number
         del values[_HASH]
-        said.append(values)
+        entries.append(values)
         previous = hashlib.sha256(line).hexdigest()
-    return said, None
+    return entries, None
 
 
 def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
@@ -295,8 +295,8 @@ def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(handle, "r+b", buffering=0) as file:
-        whole = file.seek(0, os.SEEK_END)
-        file.seek(max(whole - _LONGEST, 0))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _LONGEST, 0))
         *ended, rest = file.read().split(b"\n")
         kept = next((part for part in (rest, rest[:-1]) if _is_json(part)), b"")
         last = kept or (ended or [b""])[-1]
@@ -304,9 +304,9 @@ def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
             raise StoreError(f"{path.name} is damaged: its last line is not one that was written.")
         content = dict(said) | {_PREVIOUS: hashlib.sha256(last).hexdigest() if last else _START}
         line = json.dumps(content | {_HASH: _line_hash(content)}, sort_keys=True, allow_nan=False).encode("ascii")
-        whole += len(kept) - len(rest)
-        file.truncate(whole)
-        file.seek(whole)
+        size += len(kept) - len(rest)
+        file.truncate(size)
+        file.seek(size)
         more = (b"\n" if kept else b"") + line + b"\n"
         try:
             if file.write(more) != len(more):
@@ -314,7 +314,7 @@ def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         except OSError:
             with contextlib.suppress(OSError):
-                file.truncate(whole)
+                file.truncate(size)
             raise
 
 

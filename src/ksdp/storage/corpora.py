@@ -60,7 +60,7 @@ class SourceFile:
     opened: Columns | None = None
     """Its columns, where they are open already: they decided the format, or no file holds them."""
     copies: tuple[Copy, ...] = ()
-    """Of what is at URLs: removed with this object."""
+    """Copies of files at URLs: removed with this object."""
 
     @cached_property
     def columns(self) -> Columns:
@@ -271,7 +271,7 @@ class RawCorpus:
     """Canonical; a stored zero is a rating, and nothing elsewhere."""
     labels: Labels
     names: tuple[str, ...] | None = None
-    """Of the columns before any lever, where the spec says them."""
+    """Names of the columns before any lever, if the spec has them."""
     taken: tuple[str, ...] = ()
     """The same of a table whose spec does not."""
 
@@ -298,7 +298,7 @@ class RawCorpus:
 
 
 def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:
-    """What the file holds, before weighting; rows in its order."""
+    """Read the rows of the file, before weighting, in its order."""
     if nonnegative and file.spec.weighting == "standardised":
         raise SpecError(
             "`corpus.weighting` standardised gives negative entries, which this mechanism refuses: set "

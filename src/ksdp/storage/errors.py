@@ -1,4 +1,4 @@
-"""What can go wrong, for those who know the store and nothing below it."""
+"""Errors for those who know the store and nothing below it."""
 
 from ksdp.audit.errors import ClearanceError as ClearanceError
 from ksdp.audit.errors import InputError as InputError

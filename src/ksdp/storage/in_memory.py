@@ -1,4 +1,4 @@
-"""What a Python program holds already: a corpus as arrays, tables or texts, and runs that were made elsewhere."""
+"""Data of a Python program: a corpus as arrays, tables or texts, and runs that were made elsewhere."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _require(table: pa.Table, what: str, *names: str) -> None:
 
 
 def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[Any]]:
-    """What the runs announced: (arrays by name, whose first axis is the run; the runs' names, in that order)."""
+    """Read the runs' releases: (arrays by name, whose first axis is the run; the runs' names, in that order)."""
     if isinstance(given, Mapping):
         arrays = {str(name): _in_double(str(name), array) for name, array in given.items()}
         return arrays, list(range(len(next(iter(arrays.values()))))) if arrays else []

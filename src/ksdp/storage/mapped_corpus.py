@@ -76,7 +76,7 @@ def open_corpus(folder: Path) -> Corpus:
 
 
 def corpus_written(folder: Path) -> tuple[int, ...]:
-    """What is another number once a corpus was written anew: a mapping still holds what was there before."""
+    """Return numbers that change once a corpus is written anew: a mapping still holds the data from before."""
     paths = [folder / name for name in CORPUS_FILES]
     return tuple(path.stat().st_ino if path.exists() else 0 for path in paths)
 

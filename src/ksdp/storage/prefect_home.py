@@ -104,12 +104,12 @@ def _ours_alone(path: Path) -> bool:
 def _migrated_and_empty(database: Path) -> bool:
     try:
         with _opened(database) as made:
-            whole = made.execute("PRAGMA quick_check").fetchone() == ("ok",)
+            is_sound = made.execute("PRAGMA quick_check").fetchone() == ("ok",)
             tables = [name for (name,) in made.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
             rows = {name: made.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}
     except sqlite3.Error:
         return False
-    return whole and rows.pop("alembic_version", 0) == 1 and len(rows) > 0 and not any(rows.values())
+    return is_sound and rows.pop("alembic_version", 0) == 1 and len(rows) > 0 and not any(rows.values())
 
 
 def _opened(database: Path) -> contextlib.closing[sqlite3.Connection]:

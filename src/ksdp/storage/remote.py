@@ -26,7 +26,7 @@ class RemotePlace:
     """A file or folder below a URL, with the few methods of a `Path` that blocks need."""
 
     url: str
-    """Of the folder that everything is below."""
+    """Address of the folder that everything is below."""
     below: str = ""
 
     def __truediv__(self, part: str) -> RemotePlace:
@@ -56,7 +56,7 @@ class RemotePlace:
     exists = is_file
 
     def info(self) -> dict[str, Any]:
-        """What the server says of it; `FileNotFoundError` where it is not there."""
+        """Return the server's facts about it; `FileNotFoundError` if it is not there."""
         with _reaching(self) as (files, path):
             return dict(files.info(path))
 
@@ -117,7 +117,7 @@ def remove_folder(place: Place) -> None:
 
 
 def source_of(place: Place) -> Any:
-    """What a reader of files takes: a path, or a remote file that is open."""
+    """Return the source for a reader of files: a path, or a remote file that is open."""
     return place.source() if isinstance(place, RemotePlace) else place
 
 
@@ -140,8 +140,8 @@ def _files(url: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     try:
-        found, path = fs.FileSystem.from_uri(url)
-        return ArrowFSWrapper(found), path.rstrip("/")
+        filesystem, path = fs.FileSystem.from_uri(url)
+        return ArrowFSWrapper(filesystem), path.rstrip("/")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         arrow = str(error)
     try:

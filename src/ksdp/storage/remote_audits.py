@@ -96,9 +96,9 @@ def _fetch_corpus(folder: Path, there: Place, wanted: str) -> None:
         for name in CORPUS_FILES:
             (aside / name).write_bytes(_read(there / f"corpora/{folder.name}/{name}"))
         write_checksum(*(aside / name for name in CORPUS_FILES))
-        found = open_corpus(aside)
+        corpus = open_corpus(aside)
         # Worked out again: what a file says of itself proves nothing.
-        if Corpus(found.matrix, found.ids, found.party, found.group).hash != wanted:
+        if Corpus(corpus.matrix, corpus.ids, corpus.party, corpus.group).hash != wanted:
             raise StoreError(f"the corpus {folder.name} at {there} is not the one that its hash names.")
         try:
             aside.rename(folder)

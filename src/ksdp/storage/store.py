@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def append_synced(path: Path, content: bytes) -> None:
@@ -76,7 +76,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 FORMAT = 1
-"""Of a store."""
+"""Version of a store's format."""
 
 
 def write_whole(path: Place, write: Callable[[Path], object]) -> None:
@@ -186,8 +186,8 @@ class Store:
         marker = root / "ksdp-store.json"
         if marker.is_file():
             store = cls(root)
-            if (said := store._marker.get("store")) != FORMAT:
-                raise StoreError(f"{root} is a store of format {said!r}, not {FORMAT}: name another folder.")
+            if (written := store._marker.get("store")) != FORMAT:
+                raise StoreError(f"{root} is a store of format {written!r}, not {FORMAT}: name another folder.")
             return store
         if not create:
             raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")
@@ -228,9 +228,9 @@ class Store:
     def runs(self, identity: Mapping[str, Any]) -> Place:
         """Folder of the blocks of all audits that share these runs; its identity is written on first use."""
         name = content_key(identity)
-        said = self.root / "runs" / name / "identity.json"
-        if not said.is_file():
-            write_json(said, dict(identity))
+        identity_file = self.root / "runs" / name / "identity.json"
+        if not identity_file.is_file():
+            write_json(identity_file, dict(identity))
         return self.blocks / "runs" / name
 
     def relative(self, place: Place) -> str:

@@ -100,11 +100,11 @@ def code_of(plan: Plan) -> str | None:
 def open_stage(ref: AuditRef) -> Stage:
     """The stage that a reference names; the first look follows from the plan."""
     if ref.part is not None:
-        whole = open_stage(ref.whole)
+        parent = open_stage(ref.whole)
         # What an earlier look measured was other documents beside one another, and is gone.
         some = slice(*ref.part)
-        strongest = None if whole.strongest is None else whole.strongest[some]
-        return replace(whole, rows=whole.rows[some], before=None, strongest=strongest)
+        strongest = None if parent.strongest is None else parent.strongest[some]
+        return replace(parent, rows=parent.rows[some], before=None, strongest=strongest)
     if ref.stage != FIRST:
         return read_stage(Store(Path(ref.store)).audit(ref.audit), ref.stage)
     plan = open_audit(ref)

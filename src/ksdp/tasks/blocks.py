@@ -1,4 +1,4 @@
-"""What a worker does with one block of runs."""
+"""Work on one block of runs."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def _folder_of_counts(ref: AuditRef) -> Path:
 
 
 def _counted(ref: AuditRef, block: Block, runs: Iterable[Stored]) -> Iterator[Stored]:
-    folder, said = _folder_of_counts(ref), time.monotonic()
+    folder, last_said = _folder_of_counts(ref), time.monotonic()
     try:
-        for count, one in enumerate(runs, 1):
-            yield one
-            if (now := time.monotonic()) - said >= _LOOK_SECONDS:
-                said = now
+        for count, run in enumerate(runs, 1):
+            yield run
+            if (now := time.monotonic()) - last_said >= _LOOK_SECONDS:
+                last_said = now
                 with contextlib.suppress(OSError):  # nothing but a bar rests on it
                     folder.mkdir(parents=True, exist_ok=True)
                     (folder / block_name(block)).write_text(str(count), encoding="ascii")
@@ -195,8 +195,8 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
     places = np.searchsorted(targets, plan.design.targets(block.lane))
     rows = np.concatenate([places, len(targets) + np.arange(CONTROLS)])
     try:
-        asked = [*names, CANARY]
-        groups = read_groups(folders.values, block, folders.values_key, asked, plan.spec.store.precision)
+        columns = [*names, CANARY]
+        groups = read_groups(folders.values, block, folders.values_key, columns, plan.spec.store.precision)
         of_runs = read_digests(folders.values, block, folders.values_key)
     except DamagedBlock:
         discard(folders.values, block, damaged)

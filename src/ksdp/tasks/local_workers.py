@@ -34,7 +34,7 @@ WORKER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""What worker processes start with."""
+"""Environment of worker processes."""
 
 Result = TypeVar("Result")
 
@@ -53,15 +53,15 @@ class LocalWorkers:
         """Call `function` once for each tuple; results in order, `done` as each arrives."""
         results: dict[int, Result] = {}
         losses = 0
-        while left := [at for at in range(len(arguments)) if at not in results]:
+        while remaining := [at for at in range(len(arguments)) if at not in results]:
             before = len(results)
             try:
                 with interrupts_blocked():
                     pool = self._pool = self._pool or self._started()
-                    asked = {pool.submit(function, *arguments[at]): at for at in left}
-                for future in as_completed(asked):
-                    results[asked[future]] = future.result()
-                    done(results[asked[future]])
+                    futures = {pool.submit(function, *arguments[at]): at for at in remaining}
+                for future in as_completed(futures):
+                    results[futures[future]] = future.result()
+                    done(results[futures[future]])
             except BrokenProcessPool as error:
                 self._pool = None
                 losses = losses + 1 if len(results) == before else 1

@@ -26,11 +26,13 @@ def code_hash() -> str:
 @lru_cache(maxsize=1)
 def packages() -> dict[str, str]:
     """Every package that is installed, by name, with its version."""
-    found: dict[str, str] = {}
-    for known in (one.metadata for one in distributions()):  # read once: `one.name` reads a file, and so on
-        if known["Name"]:  # the first is the one that is imported; what was half removed has no name
-            found.setdefault(known["Name"], known["Version"])
-    return dict(sorted(found.items()))
+    versions: dict[str, str] = {}
+    for metadata in (
+        distribution.metadata for distribution in distributions()
+    ):  # read once: `one.name` reads a file, and so on
+        if metadata["Name"]:  # the first is the one that is imported; what was half removed has no name
+            versions.setdefault(metadata["Name"], metadata["Version"])
+    return dict(sorted(versions.items()))
 
 
 def versions() -> dict[str, str]:

@@ -67,9 +67,9 @@ def at_worker(wanted: Mapping[str, str], function: Callable[..., Result], *argum
     """Call a function on a worker, with what it needs of the store in a folder of this machine."""
     mine = computing_versions()
     if different := sorted(name for name in wanted if wanted[name] != mine.get(name)):
-        told = ", ".join(f"{name} {mine.get(name)} (here {wanted[name]})" for name in different)
+        differences = ", ".join(f"{name} {mine.get(name)} (here {wanted[name]})" for name in different)
         raise InputError(
-            f"a worker and this machine have different versions: {told}. Install the same on all of them."
+            f"a worker and this machine have different versions: {differences}. Install the same on all of them."
         )
     with threadpool_limits(1):  # a product's last bits depend on how many threads share it
         for wait in (*_WAITS, None):

@@ -31,7 +31,7 @@ _CURE = "Take all randomness from `rng`, and keep nothing between runs."
 
 
 def repeat_runs(ref: AuditRef) -> str:
-    """What to say of a mechanism whose runs, some made again, are the same; `InvalidAudit` where they are not."""
+    """Return a warning about a mechanism some of whose repeated runs are the same."""
     plan = open_plan(ref)
     if isinstance(plan.mechanism, RecordedRuns):
         return _as_recorded(plan.mechanism, plan)
@@ -107,9 +107,9 @@ def _again(plan: Plan, chosen: list[tuple[Block, int]]) -> tuple[Answer, bool]:
 def _elsewhere(unused: bytes, jobs: list[Any]) -> Answer | None:
     """The answer of a new process; None where it cannot import or unpickle what it is to run."""
     with tempfile.TemporaryDirectory(prefix="ksdp-again-") as folder:
-        asked, answered = Path(folder) / "asked", Path(folder) / "answered"
-        asked.write_bytes(pickle.dumps((sys.path, unused, jobs)))
-        command = [sys.executable, "-c", _PROGRAM, str(asked), str(answered)]
+        questions, answered = Path(folder) / "asked", Path(folder) / "answered"
+        questions.write_bytes(pickle.dumps((sys.path, unused, jobs)))
+        command = [sys.executable, "-c", _PROGRAM, str(questions), str(answered)]
         subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -1,4 +1,4 @@
-"""What the process does that makes runs again; it knows nothing of the audit."""
+"""The process that makes runs again; it knows nothing of the audit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ksdp.audit.mechanisms.callables import failure_of
 
 @dataclass(frozen=True)
 class Answer:
-    """What runs announced."""
+    """Releases of the runs."""
 
     announced: list[dict[str, Any]]
     generators: tuple[str, ...]
-    """Whose global generators the runs drew from."""
+    """Names of the global generators that the runs drew from."""
     failure: str = ""
 
 

@@ -1,4 +1,4 @@
-"""What a worker does with one slice of documents: test it over all runs, draw one, measure effects."""
+"""Work on one slice of documents: test it over all runs, draw one, measure effects."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class SliceTests:
     shuffled: NDArray[np.float64]
     """Log10 p, shape (some documents, n_statistics)."""
     canaries: ArmTests
-    """Of every document's canary, in one column; controls have none."""
+    """Tests of every document's canary, in one column; controls have none."""
 
 
 def slices(plan: Plan) -> list[Slice]:
@@ -170,7 +170,7 @@ class SliceEffects:
 
     effects: list[Effect]
     canaries: ArmTests
-    """Of all documents of the slice, in one column."""
+    """Tests of all documents of the slice, in one column."""
 
 
 def measure_effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
@@ -201,10 +201,10 @@ def _read_together(
 ) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
     """Columns, and the documents at `places` that need them, whose values fit beside one another."""
     runs = (plan.read_runs + later.read_runs) * 4
-    asked = sorted(set(columns[places].tolist()))
+    wanted = sorted(set(columns[places].tolist()))
     at_once = max(1, _SLICE_BYTES // (ROW_GROUP * runs))
-    for first in range(0, len(asked), at_once):
-        names = asked[first : first + at_once]
+    for first in range(0, len(wanted), at_once):
+        names = wanted[first : first + at_once]
         yield names, places[np.isin(columns[places], names)]
 
 

@@ -26,7 +26,7 @@ GROUPS_AUDITED = (
     "is said of a document is said of its whole group; the list names the groups' documents, each of which may be "
     "used together with the rest of its group only."
 )
-"""What a clearance adds where groups were audited."""
+"""A sentence that a clearance adds if groups were audited."""
 
 _UNIT_LENGTH = 1e-6
 """Rows whose norms are all within this of 1 are taken for normalised ones."""
@@ -50,7 +50,7 @@ class Units:
 
     @property
     def word(self) -> Unit:
-        """What one unit is called."""
+        """Word for one unit."""
         return "document" if self.order is None else "group"
 
     @cached_property

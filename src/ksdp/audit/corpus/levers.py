@@ -17,7 +17,7 @@ _ORTHONORMAL = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Levers:
-    """What `corpus.levers` means for a corpus of known columns; None: as it is."""
+    """The levers of a spec for a corpus of known columns; None: unchanged."""
 
     columns: NDArray[np.int64] | None = None
     """Columns that stay, in their new order."""
@@ -30,7 +30,7 @@ class Levers:
     """Shape (n_columns, r), columns orthonormal."""
     clip: float | None = None
     weights: Floats | None = None
-    """What each column that stays is multiplied by after its weighting."""
+    """Factor of each column that stays, applied after its weighting."""
 
     def __post_init__(self) -> None:
         if self.basis is not None:
@@ -50,7 +50,7 @@ def most_frequent(frequency: NDArray[np.integer], count: int) -> NDArray[np.int6
 
 
 def shrinking(frequency: NDArray[np.integer], shrink: float) -> Floats:
-    """What columns that so many documents hold are multiplied by: sqrt(df / (df + shrink))."""
+    """Return the factor of columns that so many documents have: sqrt(df / (df + shrink))."""
     return np.asarray(np.sqrt(frequency / (frequency + shrink)))
 
 
@@ -85,7 +85,7 @@ def lift(levers: Levers, features: int) -> sp.csr_array:
     """
     columns = np.arange(features) if levers.columns is None else levers.columns
     shape = (features, len(columns))
-    found = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)
+    matrix = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)
     if levers.weights is not None:
-        found = sp.csr_array(found.multiply(levers.weights[None, :]))
-    return found if levers.basis is None else sp.csr_array(found @ sp.csr_array(levers.basis))
+        matrix = sp.csr_array(matrix.multiply(levers.weights[None, :]))
+    return matrix if levers.basis is None else sp.csr_array(matrix @ sp.csr_array(levers.basis))

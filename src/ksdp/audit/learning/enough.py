@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.party_side import noise_part
 from ksdp.audit.mechanisms.privacy.moments import Moments
 
 RATIO = 5.0
-"""Of the k-th eigenvalue to the norm of the noise, where the noise hardly costs anything."""
+"""Ratio of the k-th eigenvalue to the norm of the noise from which the noise hardly costs anything."""
 _MOST_COLUMNS = 2000
 """An eigenvalue of more is not looked for."""
 

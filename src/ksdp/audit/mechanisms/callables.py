@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ksdp.audit.statistic import TableStatistic
 
 _SEED = 1234567
-"""Of the trial alone, whose numbers are thrown away."""
+"""Seed of the trial run, whose numbers are thrown away."""
 
 
 def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
@@ -60,7 +60,7 @@ _MESSAGE = 300
 
 
 def failure_of(error: BaseException) -> str:
-    """What a function of numbers failed with: type, message, and the last line that is its own."""
+    """Describe the failure of a function: type, message, and the last line of its own code."""
     message = " ".join(str(error).split())[:_MESSAGE].rstrip(".")
     installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
     frames = [(frame.f_code, line, frame.f_globals) for frame, line in traceback.walk_tb(error.__traceback__)]
@@ -69,11 +69,11 @@ def failure_of(error: BaseException) -> str:
         for code, line, names in frames
         if not code.co_filename.startswith(installed) and not str(names.get("__name__")).startswith("ksdp.")
     ]
-    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    words = f"{type(error).__name__}: {message}" if message else type(error).__name__
     if not own:
-        return said
+        return words
     code, line = own[-1]
-    return f"{said} ({Path(code.co_filename).name}, line {line}, in {code.co_name})"
+    return f"{words} ({Path(code.co_filename).name}, line {line}, in {code.co_name})"
 
 
 def pickled(one: object) -> bytes | None:
@@ -102,11 +102,13 @@ def _parts(thing: object, seen: set[int]) -> Iterator[bytes]:
     elif isinstance(thing, FunctionType):
         seen.add(id(thing))
         yield from _parts(thing.__code__, seen)
-        held = [cell.cell_contents for cell in thing.__closure__ or ()]
+        contents = [cell.cell_contents for cell in thing.__closure__ or ()]
         called = (thing.__globals__.get(name) for name in thing.__code__.co_names)
-        beside = [one for one in called if isinstance(one, FunctionType) and one.__module__ == thing.__module__]
-        for one in (*held, *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values(), *beside):
-            yield from _parts(one, seen)
+        beside = [
+            part for part in called if isinstance(part, FunctionType) and part.__module__ == thing.__module__
+        ]
+        for part in (*contents, *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values(), *beside):
+            yield from _parts(part, seen)
     else:
         yield pickled(thing) or type(thing).__qualname__.encode()
 
@@ -137,14 +139,14 @@ class FunctionMechanism:
 
     @functools.cached_property
     def statistics(self) -> tuple[TableStatistic, ...]:
-        """What everybody would look at, of each array."""
+        """Norms and sums of each array, which anybody would look at."""
         # Here, so that the process that makes runs again starts in half the time.
         from ksdp.audit.statistics.plain import statistics_of_arrays
 
         return statistics_of_arrays(self._shapes, self._features)
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """What the trial announced."""
+        """The arrays that the trial run announced."""
         return self._shapes
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:

@@ -116,21 +116,21 @@ def _listening() -> Iterator[list[NoisedNumbers]]:
 
 def undeclared(mechanism: Mechanism, databases: Iterable[Database]) -> dict[str, str]:
     """Releases whose chance is not declared, each with what shows it: every database runs with two generators."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     noised: set[str] = set()
     draws: list[tuple[NDArray[np.str_], Floats]] = []
     for place, database in enumerate(databases):
         try:
             with threadpool_limits(1):  # a product's last bits depend on how many threads share it
                 first, second = (_run(mechanism, database, [place, repeat]) for repeat in range(2))
-            told = {name: _of_one(first, second, name) for name in sorted({*first[0], *second[0]})}
+            findings = {name: _of_one(first, second, name) for name in sorted({*first[0], *second[0]})}
         except Exception as error:  # somebody else's code
             return {mechanism.name: _FAILS.format(failure_of(error))}
-        found |= {name: why for name, (why, _) in told.items() if why and name not in found}
-        noised |= {name for name, (_, places) in told.items() if len(places)}
-        places = np.unique(np.concatenate([np.zeros(0, np.int64), *(places for _, places in told.values())]))
+        reasons |= {name: why for name, (why, _) in findings.items() if why and name not in reasons}
+        noised |= {name for name, (_, places) in findings.items() if len(places)}
+        places = np.unique(np.concatenate([np.zeros(0, np.int64), *(places for _, places in findings.values())]))
         draws += [(run.law[places], run.drawn[places]) for _, run in (first, second)]
-    return found if _fresh(draws) else dict.fromkeys(sorted(noised), _REPEATS) | found
+    return reasons if _fresh(draws) else dict.fromkeys(sorted(noised), _REPEATS) | reasons
 
 
 _Run = tuple[Mapping[str, Any], NoisedNumbers]
@@ -140,7 +140,7 @@ def _run(mechanism: Mechanism, database: Database, seed: list[int]) -> _Run:
     with _listening() as calls:
         seen = mechanism.run(database, np.random.default_rng(seed))
     nothing = NoisedNumbers(*(np.zeros(0),) * 2, np.zeros(0, "<U8"), *(np.zeros(0),) * 2)
-    parts = zip(*(vars(one).values() for one in (nothing, *calls)), strict=True)
+    parts = zip(*(vars(call).values() for call in (nothing, *calls)), strict=True)
     return dict(seen), NoisedNumbers(*(np.concatenate(part) for part in parts))
 
 
@@ -149,9 +149,9 @@ def _of_one(first: _Run, second: _Run, name: str) -> tuple[str, Ints]:
     nowhere = np.zeros(0, np.int64)
     if name not in first[0] or name not in second[0] or np.shape(first[0][name]) != np.shape(second[0][name]):
         return _DIFFERS, nowhere
-    one, other = (np.ravel(np.asarray(seen[name], np.float64)) for seen, _ in (first, second))
-    differ = (one != other) & ~(np.isnan(one) & np.isnan(other))
-    places = _places(one[differ], first[1].returned)
+    first_values, other = (np.ravel(np.asarray(seen[name], np.float64)) for seen, _ in (first, second))
+    differ = (first_values != other) & ~(np.isnan(first_values) & np.isnan(other))
+    places = _places(first_values[differ], first[1].returned)
     if (places < 0).any() or not np.array_equal(places, _places(other[differ], second[1].returned)):
         return _DIFFERS, nowhere
     if any((a[places] != b[places]).any() for a, b in _settings(first[1], second[1])):
@@ -180,4 +180,4 @@ def _fresh(draws: list[tuple[NDArray[np.str_], Floats]]) -> bool:
     if len(np.unique(np.abs(drawn))) < len(drawn):
         return False
     some = ((drawn[laws == law], theirs) for law, theirs in LAWS.items())
-    return all(kstest(one, law).pvalue > _UNLIKELY for one, law in some if len(one))
+    return all(kstest(sample, law).pvalue > _UNLIKELY for sample, law in some if len(sample))

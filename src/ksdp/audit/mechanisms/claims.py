@@ -40,7 +40,7 @@ from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
 
 LEAST_RUNS = 20
-"""Of each arm."""
+"""Fewest runs of each arm."""
 
 _HALF = 0.5
 
@@ -59,7 +59,7 @@ class Claims(Protocol[Transcript]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised."""
+        """The promise that is tested."""
 
     @property
     def gaussian(self) -> bool:
@@ -96,7 +96,7 @@ class ClaimFinding:
     gaussian_low: float | None
     """The same where both laws are normal. None where the noise is not normal, or its size depends on the data."""
     runs: int
-    """Of each arm."""
+    """Runs of each arm."""
     confidence: float
     """That `measured_low` and `gaussian_low` hold together."""
     rows: int
@@ -115,12 +115,12 @@ class ClaimFinding:
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
-        told = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
-        return asdict(self) | told | {"refuted": self.refuted, "has_power": self.has_power}
+        table = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
+        return asdict(self) | table | {"refuted": self.refuted, "has_power": self.has_power}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ClaimFinding:
-        """What `as_json` gave."""
+        """Return the finding that `as_json` wrote."""
         plain = {field.name: stored[field.name] for field in fields(cls)}
         plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
         plain["counted"] = tuple(PrivacyCost(**way) for way in stored["counted"])
@@ -143,19 +143,19 @@ class ClaimFinding:
         return self.half_refuted
 
     def power(self) -> str:
-        """What these runs could have refuted, for people."""
-        told = {
+        """Say which claims these runs could have refuted, for people."""
+        sentence = {
             True: "The same with half of the noise was refuted.",
             False: "NO POWER: so few runs do not surely refute half of the noise either; take more.",
             None: "It cannot be run with less noise, so what these runs could refute is not known.",
         }[self.has_power]
         if self.refutable_factor is not None:
-            told += f" These runs refute up to {self.refutable_factor:.2f} of the noise claimed."
+            sentence += f" These runs refute up to {self.refutable_factor:.2f} of the noise claimed."
         if self.data_dependent:
-            told += " The size of the noise DEPENDS ON THE DATA."
+            sentence += " The size of the noise DEPENDS ON THE DATA."
         if self.guarantee.sampler == "fast":
-            told += " The noise was simulated: this says nothing of what real parties draw."
-        return told
+            sentence += " The noise was simulated: this says nothing of what real parties draw."
+        return sentence
 
 
 def claiming(mechanism: Mechanism | Claims[Any]) -> Claims[Any]:

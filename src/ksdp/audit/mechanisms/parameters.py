@@ -55,7 +55,7 @@ def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def given_fields(mechanism: object) -> dict[str, Any]:
-    """What a mechanism is made with, defaults included; nothing where it is no dataclass."""
+    """Return the parameters of a mechanism, defaults included; none if it is no dataclass."""
     if not is_dataclass(mechanism) or isinstance(mechanism, type):
         return {}
     values = vars(mechanism)

@@ -36,7 +36,7 @@ class SecSum:
     """Answer: the sum over the parties, exactly; everybody learns it."""
 
     share: Array
-    """Of the same shape at every party."""
+    """An array of the same shape at every party."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ class NoisySum:
     """Answer: the sum over the parties, with noise; everybody learns it."""
 
     share: Array
-    """Of the same shape at every party."""
+    """An array of the same shape at every party."""
     deviation: float
-    """Of this party's noise, per entry; with `colluders`, of what is left of it to so many who know theirs."""
+    """Deviation of this party's noise per entry; with `colluders`, of the part that so many do not know."""
     after: Callable[[Array], Any] = _as_it_is
     """Applied to the answer, from what is public alone. A simulation applies it once for all parties."""
     colluders: int | None = None
@@ -82,9 +82,9 @@ class OneNoiseSum:
     """
 
     share: Array
-    """Of the same shape at every party."""
+    """An array of the same shape at every party."""
     deviation: float
-    """Of the one noise that is left, per entry; the same at every party."""
+    """Standard deviation of the one noise that remains, per entry; the same at every party."""
     after: Callable[[Array], Any] = _as_it_is
     """As in `NoisySum`."""
 
@@ -95,7 +95,7 @@ class Upload:
 
     share: Array
     deviation: float
-    """Of the noise that this party adds to its share."""
+    """Standard deviation of the noise that this party adds to its share."""
     send: Callable[[Array], Array] = _as_it_is
     """Applied to the noisy share before it leaves the party."""
     beside: Array = field(default_factory=_nothing)
@@ -131,12 +131,12 @@ Request = SecSum | NormedSecSum | NoisySum | OneNoiseSum | Upload | LocalNoise |
 
 @dataclass(frozen=True, eq=False)
 class PartyResult:
-    """What a party holds at the end."""
+    """Results of a run at one party."""
 
     public: Mapping[str, NDArray[Any]]
-    """What everybody has learnt, by the names of the mechanism's observables; the same bits at every party."""
+    """Results for everybody, by the names of the mechanism's observables; the same bits at every party."""
     own: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """What stays with this party."""
+    """Results that stay with this party."""
 
 
 PartyProgram = Generator[Request, Any, PartyResult]
@@ -152,7 +152,7 @@ def _kind(request: Request) -> tuple[type, tuple[int, ...]]:
 
 
 def trusted_party(requests: Sequence[Request]) -> list[Any]:
-    """What a trusted third party would announce where nothing has noise: the ideal functionality of exact sums."""
+    """Answer requests without noise as a trusted third party would: the ideal functionality of exact sums."""
     exact = [request.share for request in requests if isinstance(request, SecSum)]
     normed = [request.share for request in requests if isinstance(request, NormedSecSum)]
     if not exact and not normed:

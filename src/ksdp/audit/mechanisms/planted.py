@@ -27,7 +27,7 @@ KINDS = {
     "spread": "one number strays further",
     "agreement": "two numbers agree in sign",
 }
-"""Of leaks, in words."""
+"""Words for each kind of leak."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,30 +61,32 @@ def leaks_of(
     """Return the leaks of a spec, given the row of each document and the shape of each announced array."""
     sizes = {name: int(np.prod(shape)) for name, shape in shapes.items()}
     leaks = []
-    for one in planted:
-        where = f"`planted` of document {one.document!r}"
-        if one.document not in rows:
+    for leak in planted:
+        where = f"`planted` of document {leak.document!r}"
+        if leak.document not in rows:
             raise SpecError(f"{where}: no document that is audited is called so.")
-        if max(one.places, default=0) >= sizes.get(one.array, 0):
-            raise SpecError(f"{where}: runs announce no such number of {one.array!r}.")
-        count, moves = len(one.places), one.kind in ("number", "numbers")
-        needed = {"amounts": 1 if one.kind == "agreement" else count, "centres": 0 if moves else count}
-        given = {"amounts": len(one.amounts), "centres": len(one.centres)}
-        if count != {"numbers": max(count, 1), "agreement": 2}.get(one.kind, 1) or given != needed:
-            raise SpecError(f"{where}: {one.kind!r} with {count} `places` takes {needed}; given are {given}.")
-        amounts, centres = np.array(one.amounts), np.array(one.centres or (0.0,) * count)
-        leaks.append(ArrayLeak(rows[one.document], one.kind, one.array, np.array(one.places), amounts, centres))
+        if max(leak.places, default=0) >= sizes.get(leak.array, 0):
+            raise SpecError(f"{where}: runs announce no such number of {leak.array!r}.")
+        count, moves = len(leak.places), leak.kind in ("number", "numbers")
+        needed = {"amounts": 1 if leak.kind == "agreement" else count, "centres": 0 if moves else count}
+        given = {"amounts": len(leak.amounts), "centres": len(leak.centres)}
+        if count != {"numbers": max(count, 1), "agreement": 2}.get(leak.kind, 1) or given != needed:
+            raise SpecError(f"{where}: {leak.kind!r} with {count} `places` takes {needed}; given are {given}.")
+        amounts, centres = np.array(leak.amounts), np.array(leak.centres or (0.0,) * count)
+        leaks.append(
+            ArrayLeak(rows[leak.document], leak.kind, leak.array, np.array(leak.places), amounts, centres)
+        )
     return tuple(leaks)
 
 
 def with_leaks(
     leaks: Sequence[ArrayLeak], seen: Mapping[str, NDArray[Any]], held: Ints, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """What a run announces with the leaks of the units that it holds, in the types that it has."""
-    changed = {one.array: np.array(seen[one.array], np.float64) for one in leaks}
+    """Add the leaks of the units in a run to its announcement, in the types that it has."""
+    changed = {leak.array: np.array(seen[leak.array], np.float64) for leak in leaks}
     coins, inside = rng.random(len(leaks)), set(held.tolist())
-    for one, coin in zip(leaks, coins, strict=True):
-        if one.unit in inside:
-            flat = changed[one.array].reshape(-1)
-            flat[one.places] = one.moved(flat[one.places], coin)
+    for leak, coin in zip(leaks, coins, strict=True):
+        if leak.unit in inside:
+            flat = changed[leak.array].reshape(-1)
+            flat[leak.places] = leak.moved(flat[leak.places], coin)
     return {**seen, **{name: array.astype(seen[name].dtype) for name, array in changed.items()}}

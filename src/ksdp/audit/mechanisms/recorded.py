@@ -31,7 +31,7 @@ _ENOUGH_A_DOCUMENT, _MANY_A_DOCUMENT, _MOST_TOLD = 1.2, 2, 2048
 
 @dataclass(frozen=True, eq=False)
 class RecordedDesign:
-    """Who was in which run, as it was recorded."""
+    """The recorded documents of each run."""
 
     bits: Bits
     """Shape (n_runs, n_documents)."""
@@ -51,7 +51,7 @@ class RecordedDesign:
         return self.audited
 
     def rows(self, lane: int, run: int) -> Rows:
-        """Who was in the run."""
+        """Return the documents that were in the run."""
         return np.flatnonzero(self.bits[run])
 
     def inclusion(self, block: Block) -> Bits:
@@ -60,7 +60,7 @@ class RecordedDesign:
 
 
 class RecordedRuns:
-    """What runs that were made elsewhere announced, first axis the run, and who was in, (n_runs, n_documents)."""
+    """Arrays of recorded runs, first axis the run, and their documents, shape (n_runs, n_documents)."""
 
     version = 1
 
@@ -120,8 +120,8 @@ class RecordedRuns:
         numbers = numbers - numbers.mean(axis=0)
         numbers = numbers[:, np.square(numbers).sum(axis=0) > 0.0]
         terms = np.column_stack([np.ones(runs), bits])
-        left = numbers - terms @ np.linalg.lstsq(terms, numbers, rcond=None)[0]
-        share = np.square(left).sum(axis=0) / np.square(numbers).sum(axis=0) / (1.0 - (documents + 1) / runs)
+        residual = numbers - terms @ np.linalg.lstsq(terms, numbers, rcond=None)[0]
+        share = np.square(residual).sum(axis=0) / np.square(numbers).sum(axis=0) / (1.0 - (documents + 1) / runs)
         return float(np.minimum(share, 1.0).mean()) if len(share) else 0.0
 
     @property
@@ -146,11 +146,11 @@ class RecordedRuns:
         return int(min(share, 1 - share) * len(self._tested))
 
     def design(self, audited: Rows, seed: int) -> RecordedDesign:
-        """Who was in which of the runs that are tested."""
+        """Return the recorded documents of the tested runs."""
         return RecordedDesign(self._tested, audited, self.tested, seed)
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """What was recorded."""
+        """The recorded arrays."""
         return self._shapes
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -158,11 +158,11 @@ class RecordedRuns:
         raise KsdpError("the runs were recorded elsewhere; none can be made here.")
 
     def of_run(self, run: int) -> Observables:
-        """What one of the runs that are tested announced."""
+        """Return the announcement of one of the tested runs."""
         return self._announced(self.learnt + run)
 
     def to_learn_from(self) -> Iterator[tuple[Ints, Observables]]:
-        """Whom a run held, as places in the corpus, and what it announced: of the runs that no test reads."""
+        """Return the documents, as places in the corpus, and the announcement of each run that no test reads."""
         return ((np.flatnonzero(self._bits[run]), self._announced(run)) for run in range(self.learnt))
 
     def _announced(self, run: int) -> Observables:
@@ -171,17 +171,17 @@ class RecordedRuns:
 
 def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     seen: dict[bytes, int] = {}
-    for run, held in enumerate(np.packbits(bits, axis=1)):
-        told = b"".join(np.ascontiguousarray(array[run]).tobytes() for array in arrays.values())
-        seen.setdefault(hashlib.sha256(held.tobytes() + told).digest(), run)
+    for run, row_bits in enumerate(np.packbits(bits, axis=1)):
+        content = b"".join(np.ascontiguousarray(array[run]).tobytes() for array in arrays.values())
+        seen.setdefault(hashlib.sha256(row_bits.tobytes() + content).digest(), run)
     return np.array(list(seen.values()), dtype=np.int64)
 
 
 def own_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
     """The mechanism, or the one that it runs, if it is not built into ksdp; recorded runs are none of these."""
-    for one in (mechanism, inner_of(mechanism)):
-        if isinstance(one, FunctionMechanism) or not type(one).__module__.startswith("ksdp."):
-            return (one,)
+    for part in (mechanism, inner_of(mechanism)):
+        if isinstance(part, FunctionMechanism) or not type(part).__module__.startswith("ksdp."):
+            return (part,)
     return ()
 
 

@@ -12,6 +12,6 @@ Words = NDArray[np.uint64]
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Matrix = Floats
-"""Of two dimensions."""
+"""An array of two dimensions."""
 Vector = Floats
-"""Of one."""
+"""An array of one dimension."""

@@ -39,9 +39,9 @@ LINE = 64
 
 def _splat(builder: Any, x: Any, vector: Any) -> Any:
     small, undefined = ir.IntType(32), ir.Constant(vector, ir.Undefined)
-    one = builder.insert_element(undefined, x, ir.Constant(small, 0))
+    filled = builder.insert_element(undefined, x, ir.Constant(small, 0))
     mask = ir.Constant(ir.VectorType(small, vector.count), [0] * vector.count)
-    return builder.shuffle_vector(one, undefined, mask)
+    return builder.shuffle_vector(filled, undefined, mask)
 
 
 class _Walk:
@@ -75,9 +75,9 @@ class _Walk:
         before = self.builder.and_(self.builder.sub(self.lanes, _word(1)), _word(-4 * self.width))
         with cgutils.for_range_slice(self.builder, _word(0), before, most, _word) as (lane, _):
             yield 4, lane, False
-        left = self.builder.sub(self.lanes, before)
+        rest = self.builder.sub(self.lanes, before)
         for n in (4, 3, 2, 1):
-            with self.builder.if_then(self.builder.icmp_unsigned("==", left, _word(n * self.width))):
+            with self.builder.if_then(self.builder.icmp_unsigned("==", rest, _word(n * self.width))):
                 yield n, before, True
 
     @contextmanager
@@ -210,9 +210,9 @@ def lined(shape: tuple[int, ...], precision: type[np.floating[Any]] = np.float64
     NumPy's own arrays begin 16 bytes behind one, which makes passes over a panel take a half longer.
     """
     size = math.prod(shape) * np.dtype(precision).itemsize
-    whole = np.zeros(size + LINE, np.uint8)
-    first = -whole.ctypes.data % LINE
-    panel: NDArray[Any] = whole[first : first + size].view(precision).reshape(shape)
+    buffer = np.zeros(size + LINE, np.uint8)
+    first = -buffer.ctypes.data % LINE
+    panel: NDArray[Any] = buffer[first : first + size].view(precision).reshape(shape)
     return panel
 
 

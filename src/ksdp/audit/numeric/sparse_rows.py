@@ -24,11 +24,11 @@ def rows_of(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
     if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
         return take_rows(matrix, rows)
     first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
-    found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
+    rows_found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
     # Set one by one: the constructor copies what is a small part of a large array.
-    found.indptr = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
-    found.indices, found.data = matrix.indices[first:last], matrix.data[first:last]
-    return found
+    rows_found.indptr = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
+    rows_found.indices, rows_found.data = matrix.indices[first:last], matrix.data[first:last]
+    return rows_found
 
 
 def arrays_of(matrix: sp.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -42,10 +42,10 @@ def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
     for matrix, mark in zip((rows, among), marks, strict=True):
         _mark(*_csr(matrix), mark)
     order = np.argsort(marks[1], kind="stable")
-    found = np.empty(rows.shape[0], np.int64)
+    first_row = np.empty(rows.shape[0], np.int64)
     first = np.searchsorted(marks[1][order], marks[0])
-    _first_equal(_csr(rows), _csr(among), (marks[0], marks[1], order, first), found)
-    return found
+    _first_equal(_csr(rows), _csr(among), (marks[0], marks[1], order, first), first_row)
+    return first_row
 
 
 def contents(rows: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -11,14 +11,14 @@ from pydantic_core import CoreSchema, core_schema
 
 
 def not_whole(value: object, least: int, most: int | None = None) -> str | None:
-    """What a value must be, where it is no whole number in range; None where it is one."""
+    """Say what a value must be if it is no whole number in range; None if it is one."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         number = int(value)
         if number >= least and (most is None or number <= most):
             return None
-    said = repr(value)
+    shown = repr(value)
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
-    return f"must be a whole number {bounds}; got {said if len(said) <= 40 else said[:37] + '...'}."
+    return f"must be a whole number {bounds}; got {shown if len(shown) <= 40 else shown[:37] + '...'}."
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What an audit found, as typed values."""
+"""Results of an audit, as typed values."""

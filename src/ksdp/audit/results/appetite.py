@@ -20,14 +20,14 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Appetite(Section, frozen=True):
-    """What an organisation accepts."""
+    """Limits that an organisation accepts."""
 
     margin: Annotated[float, Field(gt=0, le=1)]
     """The largest `decision.margin`."""
     level: Annotated[float, Field(gt=0, lt=1)]
     """The largest level of "clear", a certificate's included."""
     proof: Literal["statistics", "every attack"] = "statistics"
-    """What clear must hold against."""
+    """Whether clear must hold against the statistics tried or against every attack."""
     most_sensitive: _Share = 0.0
     """Share of documents that may enter a run and are sensitive."""
     most_undecided: _Share = 0.0
@@ -47,8 +47,8 @@ class Criterion:
 
     def sentence(self) -> str:
         """For people."""
-        said = f"{self.name}: asked {self.asked}, found {self.found}" + ("" if self.met else f" ({self.remedy})")
-        return visible(said)
+        words = f"{self.name}: asked {self.asked}, found {self.found}" + ("" if self.met else f" ({self.remedy})")
+        return visible(words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class AppetiteRecord:
     @property
     def missed(self) -> tuple[Criterion, ...]:
         """Those that are not met."""
-        return tuple(one for one in self.criteria if not one.met)
+        return tuple(criterion for criterion in self.criteria if not criterion.met)
 
     @property
     def met(self) -> bool:
@@ -86,13 +86,13 @@ class AppetiteRecord:
             "met": self.met,
             "audit": self.audit,
             "appetite": self.appetite.model_dump(mode="json"),
-            "criteria": [asdict(one) for one in self.criteria],
+            "criteria": [asdict(criterion) for criterion in self.criteria],
         }
 
 
 def check_spec(appetite: Appetite, spec: Spec) -> None:
     """Refuse a spec of which no result would be enough, by a `SpecError` that names every key in the way."""
-    if missed := [one.sentence() for one in _of_spec(appetite, spec) if not one.met]:
+    if missed := [criterion.sentence() for criterion in _of_spec(appetite, spec) if not criterion.met]:
         raise SpecError("no audit by this spec meets the appetite.\n  " + "\n  ".join(missed))
 
 
@@ -112,17 +112,21 @@ def appetite_record(appetite: Appetite, summary: Summary, documents: AuditedDocu
 
 
 def _of_audit(summary: Summary) -> Iterator[Criterion]:
-    found = "valid" if summary.valid else f"void: {summary.controls.reason}"
+    state = "valid" if summary.valid else f"void: {summary.controls.reason}"
     if summary.valid and not summary.spec.decides:
-        found = "leaks were planted in it" if summary.spec.planted else "its statistics were explored"
-    yield Criterion("controls", "valid", found, found == "valid", "no verdict of it may be used")
+        state = "leaks were planted in it" if summary.spec.planted else "its statistics were explored"
+    yield Criterion("controls", "valid", state, state == "valid", "no verdict of it may be used")
     read, unread = "all that is announced", ", ".join(summary.unread)
     yield Criterion("coverage", read, f"unread: {unread}" if unread else read, not unread, "have it read, too")
 
 
 def _of_result(appetite: Appetite, summary: Summary, found: AuditedDocuments) -> Iterator[Criterion]:
-    for one in _of_documents(appetite, found, summary.design.unit):
-        yield one if summary.valid else replace(one, found="not known", met=False, remedy="see `controls`")
+    for criterion in _of_documents(appetite, found, summary.design.unit):
+        yield (
+            criterion
+            if summary.valid
+            else replace(criterion, found="not known", met=False, remedy="see `controls`")
+        )
 
 
 def _of_documents(appetite: Appetite, found: AuditedDocuments, unit: str) -> Iterator[Criterion]:

@@ -28,7 +28,7 @@ class VerdictCounts:
     clear: int
     undecided: int
     every_attack: int = 0
-    """Of the clear ones, those that are so against every attack."""
+    """Number of clear documents that are so against every attack."""
 
     def as_dict(self) -> dict[str, int]:
         """By the verdict's word."""
@@ -45,8 +45,8 @@ class VerdictCounts:
     def left(self) -> tuple[int, str]:
         """How many are not proved safe enough, and what they are called."""
         counts = self.as_dict()
-        left = {word: counts[word] for word in Verdict if counts[word] and not word.may_enter}
-        return sum(left.values()), " or ".join(left)
+        waiting = {word: counts[word] for word in Verdict if counts[word] and not word.may_enter}
+        return sum(waiting.values()), " or ".join(waiting)
 
 
 def count_verdicts(verdict: NDArray[np.str_], every_attack: NDArray[np.bool_]) -> VerdictCounts:
@@ -62,7 +62,7 @@ class StatisticSummary:
     version: int
     family: str
     sentence: str
-    """What somebody looks at who uses it; empty where its author wrote nothing."""
+    """A sentence for people about what the adversary looks at; empty if its author wrote none."""
     median_D: float
     max_D: float
     sensitive: int
@@ -81,7 +81,7 @@ class AnnouncedArray:
 
 @dataclass(frozen=True, config=FORMAT)
 class SamplerSummary:
-    """What draws a mechanism's noise."""
+    """The sampler of a mechanism's noise."""
 
     name: str
     description: Annotated[str, Field(alias="is")]
@@ -89,7 +89,7 @@ class SamplerSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class GuaranteeSummary:
-    """What the mechanism promises: `audit.mechanisms.guarantee.Guarantee`, as it was when the audit was made."""
+    """The guarantee of the mechanism (`audit.contract.Guarantee`), as it was when the audit was made."""
 
     kind: str
     unit: str
@@ -105,7 +105,7 @@ class GuaranteeSummary:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> GuaranteeSummary:
-        """What `Guarantee.as_json` gave."""
+        """Return the guarantee that `Guarantee.as_json` wrote."""
         return TypeAdapter(cls).validate_python(told)
 
 
@@ -122,7 +122,7 @@ class PaperAlone:
 
 @dataclass(frozen=True, config=FORMAT)
 class PowerSummary:
-    """What arms of the median size can find or certify at the last look, 8 times in 10."""
+    """Leaks that arms of the median size find or certify at the last look, 8 times in 10."""
 
     detectable_D: float
     certifiable_margin: float
@@ -147,12 +147,12 @@ class LookSummary:
     level: float
     tested: int
     verdicts: VerdictCounts
-    """Of the documents that were not tested later."""
+    """Verdicts of the documents that were not tested later."""
 
 
 @dataclass(frozen=True, config=FORMAT)
 class FreshSummary:
-    """What fresh runs measured of the documents with a detected leak."""
+    """Measurements of fresh runs on the documents with a detected leak."""
 
     runs: int
     documents: int
@@ -192,7 +192,7 @@ class DesignSummary:
     honest_rows: int
     coalition_rows: int
     share: float
-    """Of the runs that hold a document."""
+    """Share of the runs that hold a document."""
     n_with: tuple[int, int, int]
     """Smallest, median and largest with arm."""
     every: int = 1
@@ -219,7 +219,7 @@ class StoredValues:
     stage: str
     documents: int
     runs: int
-    """Of a lane."""
+    """Runs of a lane."""
     runs_a_block: int
     statistics: tuple[str, ...]
     values: str
@@ -234,7 +234,7 @@ class Provenance:
     finished: str
     """ISO 8601, UTC."""
     versions: Mapping[str, str]
-    """Of Python, the libraries and the numerical code."""
+    """Versions of Python, the libraries and the numerical code."""
     packages: Mapping[str, str]
     """Every package that was installed, with its version."""
     spec: str
@@ -253,7 +253,7 @@ class ShareSummary:
 
     drawn: int
     population: int
-    """What they were drawn from."""
+    """Size of the population that they were drawn from."""
     level: float
     low: float
     high: float
@@ -266,20 +266,20 @@ class BoundedSummary:
     certified: int
     """Documents whose bound is at most the margin, sensitive ones included."""
     sensitive: int
-    """Of these, those that are called sensitive: one of the two errs."""
+    """Number of these that are called sensitive: one of the two errs."""
     contradicted: int
     """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
 
 
 @dataclass(frozen=True, config=FORMAT)
 class CertificateSummary(BoundedSummary):
-    """What paired runs proved about every attack: `audit.certifying.Certificate`."""
+    """Bounds of every attack that paired runs proved: `audit.certifying.Certificate`."""
 
     pairs: int
     level: float
     """All bounds hold together but with this probability."""
     runs: int
-    """Of the mechanism, that the pairs took."""
+    """Runs of the mechanism that the pairs took."""
     median_bound: float
     largest_bound: float
     median_knows_all: float
@@ -289,10 +289,10 @@ class CertificateSummary(BoundedSummary):
 
 @dataclass(frozen=True, config=FORMAT)
 class PromiseSummary(BoundedSummary):
-    """What the mechanism's noise proves of every document and every attack: `mechanisms.privacy.spent.Promise`."""
+    """Bound that the noise proves for every document and every attack: `mechanisms.privacy.spent.Promise`."""
 
     bound: float
-    """Of the advantage, also of whoever knows all other documents of the run."""
+    """Bound of the advantage, also of somebody who knows all other documents of the run."""
     trust: str
     """From whom the noise protects, and who must be honest."""
     every_size: bool
@@ -311,9 +311,9 @@ class AbsenceSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class CopiesSummary(BoundedSummary):
-    """What the number of copies in a run proves of documents that have many: `audit.copies`."""
+    """Bounds that follow from the number of copies in a run: `audit.certifying.Copies`."""
 
     fewest: int
     """Copies that each of the certified has at least, itself included."""
     largest_bound: float
-    """Of the certified."""
+    """Largest bound of a certified document."""

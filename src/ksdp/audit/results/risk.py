@@ -13,7 +13,7 @@ from ksdp.audit.specs.models import DeclaredSpec
 
 @dataclass(frozen=True, config=FORMAT)
 class MeasuredRisk:
-    """Of the audit alone. A mu is that of Gaussian noise with the same advantage; None where it is infinite."""
+    """Measurements of the audit. A mu is that of Gaussian noise with the same advantage; None if infinite."""
 
     largest: float
     """D of the most exposed document; too large on average, as it is the largest of many."""
@@ -23,9 +23,9 @@ class MeasuredRisk:
     largest_proved: float | None
     """Advantage that fresh runs prove of one document by itself; this and the next two are None without them."""
     median: float | None
-    """Of half of the documents with a detected leak, on fresh runs."""
+    """Median over documents with a detected leak, on fresh runs."""
     median_tpr_at_fpr_01: float | None
-    """What is detected of half of them at 1 % false alarms; None also where the runs cannot measure it."""
+    """Median true positive rate at 1 % false alarms; None also if the runs cannot measure it."""
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -39,7 +39,7 @@ class CombinedRisk:
     median: float | None
     """At least this, of half of the documents with a detected leak."""
     median_at_fpr_01: float | None
-    """Of half of them, if the attacker allows 1 % false alarms."""
+    """Median over these documents, if the attacker allows 1 % false alarms."""
     exposed: float | None
     """People whose documents are sensitive, if all have equally many; None where `people` is not declared."""
 
@@ -55,8 +55,8 @@ class Risk:
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
-        told: dict[str, Any] = TypeAdapter(Risk).dump_python(self, mode="json")
-        return told
+        table: dict[str, Any] = TypeAdapter(Risk).dump_python(self, mode="json")
+        return table
 
 
 def gaussian_mu(advantage: float) -> float | None:

@@ -11,7 +11,7 @@ from ksdp.audit.verdicts.verdict import Verdict
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of leaks of one kind and size."""
+    """Verdicts on leaks of one kind and size."""
 
     kind: str
     above: float
@@ -24,7 +24,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class AttackStrength:
-    """What an audit found of leaks that were planted for documents that had been called clear."""
+    """Verdicts of an audit on leaks that were planted for documents that had been called clear."""
 
     audit: str
     margin: float
@@ -37,14 +37,14 @@ class AttackStrength:
     def sentence(self) -> str:
         """For people."""
         above = [row for row in self.rows if row.above > 0 and row.advantage > self.margin]
-        found, missed = (sum(row.called[word] for row in above) for word in (Verdict.SENSITIVE, Verdict.CLEAR))
+        sensitive, missed = (sum(row.called[word] for row in above) for word in (Verdict.SENSITIVE, Verdict.CLEAR))
         planted = sum(sum(row.called.values()) for row in above)
-        left = planted - found - missed
-        known = " Its attacks know how the mechanism takes a document in; other leaks they do not look for."
+        undecided = planted - sensitive - missed
+        caveat = " Its attacks know how the mechanism takes a document in; other leaks they do not look for."
         return (
             f"Of {planted} leaks above the margin of {self.margin:g}, planted for clear documents, "
-            f"an audit like this called {found} sensitive and {missed} clear; {left} stayed open."
-            + ("" if self.learnt else known)
+            f"an audit like this called {sensitive} sensitive and {missed} clear; {undecided} stayed open."
+            + ("" if self.learnt else caveat)
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class AttackStrength:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> AttackStrength:
-        """What `to_json` gave."""
+        """Return the strength that `to_json` wrote."""
         try:
             rows = tuple(Planted(**row) for row in stored["rows"])
             return cls(stored["audit"], stored["margin"], rows, stored["learnt"], stored["finished"])

@@ -78,7 +78,7 @@ def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Co
 
 
 def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummary | None:
-    """What the mechanism's noise proves, and what was measured above it; None where it proves nothing."""
+    """Summarise the bound of the mechanism's noise, and measurements above it; None if it proves nothing."""
     if plan.promise is None:
         return None
     every = np.full(len(interim.tests), plan.promise.bound)
@@ -143,12 +143,12 @@ class Tested:
     """One a look, and one more of the fresh runs where they measured anything."""
     certificate: Certificate | None = None
     copies: Copies | None = None
-    """What the number of copies proves of documents that have some."""
+    """Copies of documents, and the bounds that follow."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an audit took."""
+    """Runs and seconds of an audit."""
 
     sampled_runs: int
     """Those of a later look that reads the same ones again are counted again."""
@@ -355,8 +355,8 @@ def _fresh(tested: Tested, effects: Sequence[Effect]) -> parts.FreshSummary | No
 
 
 def _median(rates: Sequence[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return float(np.median(known)) if known else None
+    measured = [rate for rate in rates if rate is not None]
+    return float(np.median(measured)) if measured else None
 
 
 def _parties(plan: Plan) -> dict[str, int] | None:

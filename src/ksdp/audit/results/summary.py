@@ -36,7 +36,7 @@ from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.control_outcome import Controls
 
 VERSION = 1
-"""Of the format; one more wherever a key comes, goes or changes its meaning."""
+"""Version of the format; one more whenever a key comes, goes or changes its meaning."""
 
 
 _adapters: dict[type[Any], TypeAdapter[Any]] = {}
@@ -53,12 +53,12 @@ class StoredSummary:
 
     def to_json(self) -> dict[str, Any]:
         """As its file holds it."""
-        told: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json", by_alias=True)
-        return told
+        table: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json", by_alias=True)
+        return table
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """What `to_json` gave."""
+        """Return the value that `to_json` wrote."""
         if told.get("version") != VERSION:
             wrote = f"version {told['version']!r}" if "version" in told else "no version"
             raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")
@@ -68,10 +68,10 @@ class StoredSummary:
 
 @dataclass(frozen=True, config=FORMAT)
 class Summary(StoredSummary):
-    """What an audit found. Counts of documents are of groups where `design.unit` says so."""
+    """Results of an audit. Counts of documents are of groups if `design.unit` says so."""
 
     version: int
-    """Of the format."""
+    """Version of the format."""
     audit: str
     corpus: str
     """Hash of the corpus."""
@@ -92,7 +92,7 @@ class Summary(StoredSummary):
     skipped_statistics: Mapping[str, str]
     """Those that what is announced does not allow, and what they miss."""
     opens: str
-    """What a run shows those whose view this is, one of `audit.contract.OPENS`."""
+    """Whether those whose view this is see every round or the final output, one of `audit.contract.OPENS`."""
     announced: tuple[AnnouncedArray, ...]
     coverage: Mapping[str, tuple[str, ...]]
     """Every announced array that is looked at, to the statistics that read it."""
@@ -115,7 +115,7 @@ class Summary(StoredSummary):
     design: DesignSummary
     spec: Spec
     cached_runs: int
-    """Of `runs`, those that the store held already."""
+    """Number of `runs` that the store held already."""
     sampled_runs: int
     fresh_sampled_runs: int
     damaged_blocks: tuple[str, ...]
@@ -126,13 +126,13 @@ class Summary(StoredSummary):
     store: str
     report: str
     share: ShareSummary | None = None
-    """Of all documents, where `design.documents` draws some; None where it does not, or the audit is void."""
+    """Share of all documents, if `design.documents` draws some; None if it does not, or the audit is void."""
     copies: CopiesSummary | None = None
-    """Of documents that are clear against every attack because they have many copies; None where nobody is."""
+    """Documents that are clear against every attack because they have many copies; None if there are none."""
     promise: PromiseSummary | None = None
     """None where the mechanism's noise proves no bound for every document."""
     absence: AbsenceSummary | None = None
-    """Of documents that are sensitive before any run, and were not measured; None where nobody is."""
+    """Documents that are sensitive before any run, and were not measured; None if there are none."""
 
     @property
     def largest_distance(self) -> float:
@@ -142,7 +142,7 @@ class Summary(StoredSummary):
 
     @property
     def risk(self) -> Risk:
-        """What was measured, what people declared, and what follows from both."""
+        """The measured risk, the declarations of people, and the conclusions from both."""
         return _risk_of(self)
 
 

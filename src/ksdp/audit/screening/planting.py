@@ -43,7 +43,7 @@ class _Pilot:
 
     names: Sequence[str]
     places: Ints
-    """Of each number, in its array."""
+    """Place of each number in its array."""
     numbers: Floats
     """Shape (n_runs, n_numbers)."""
     whole: Bits
@@ -70,9 +70,9 @@ def _pilot(plan: Plan, rng: np.random.Generator) -> _Pilot:
     if not len(kept):
         raise InputError("no leak can be planted: what runs announce does not vary.")
     of = numbers[:, kept]
-    whole, centres = (of == np.round(of)).all(axis=0), np.median(of, axis=0)
-    centres = np.where(whole, np.round(centres), centres)
-    return _Pilot([str(name) for name in names[kept]], places[kept], of, whole, centres, of.std(axis=0))
+    integral, centres = (of == np.round(of)).all(axis=0), np.median(of, axis=0)
+    centres = np.where(integral, np.round(centres), centres)
+    return _Pilot([str(name) for name in names[kept]], places[kept], of, integral, centres, of.std(axis=0))
 
 
 def _known_score(leak: ArrayLeak, numbers: Floats, deviations: Floats) -> Floats:
@@ -98,12 +98,12 @@ def _size(leak: ArrayLeak, numbers: Floats, deviations: Floats, coins: Floats) -
 def _of_size(leak: ArrayLeak, pilot: _Pilot, at: Ints, wanted: float, coins: Floats) -> ArrayLeak | None:
     """The leak, its amounts made as large as wanted; None where it cannot be."""
     none = 1.0 if leak.kind == "spread" else 0.0
-    whole = pilot.whole[at] if leak.kind != "agreement" else np.zeros(1, np.bool_)
+    integral = pilot.whole[at] if leak.kind != "agreement" else np.zeros(1, np.bool_)
     numbers, deviations = pilot.numbers[:, at], pilot.deviations[at]
 
     def grown(step: float) -> ArrayLeak:
         amounts = none + (leak.amounts - none) * step
-        return replace(leak, amounts=np.where(whole, np.round(amounts), amounts))
+        return replace(leak, amounts=np.where(integral, np.round(amounts), amounts))
 
     low, high = 0.0, 1.0
     if _size(grown(high), numbers, deviations, coins) < wanted:
@@ -164,9 +164,9 @@ def _measured(
     for number, (leak, at, _) in enumerate(made):
         arms = []
         for bit in (True, False):
-            held = bits.copy()
-            held[number] = bit
-            numbers = _carried(pilot.numbers, made, held, coins)[:, at]
+            inclusion = bits.copy()
+            inclusion[number] = bit
+            numbers = _carried(pilot.numbers, made, inclusion, coins)[:, at]
             arms.append(_known_score(leak, numbers, pilot.deviations[at]))
         sizes.append(_distance(*arms))
     return sizes
@@ -174,14 +174,14 @@ def _measured(
 
 def _carried(numbers: Floats, made: Iterable[tuple[ArrayLeak, Ints, float]], bits: Bits, coins: Floats) -> Floats:
     changed = numbers.copy()
-    for (leak, at, _), held, coin in zip(made, bits, coins, strict=True):
-        changed[np.ix_(held, at)] = leak.moved(changed[np.ix_(held, at)], coin[held])
+    for (leak, at, _), included, coin in zip(made, bits, coins, strict=True):
+        changed[np.ix_(included, at)] = leak.moved(changed[np.ix_(included, at)], coin[included])
     return changed
 
 
 def _spec_of(leak: ArrayLeak, document: str, size: float) -> PlantedSpec:
     kept = leak.kind in ("spread", "agreement")
-    told = {
+    tables = {
         "document": document,
         "kind": leak.kind,
         "array": leak.array,
@@ -190,7 +190,7 @@ def _spec_of(leak: ArrayLeak, document: str, size: float) -> PlantedSpec:
         "centres": leak.centres.tolist() if kept else [],
         "advantage": round(size, 4),
     }
-    return PlantedSpec.model_validate(told)
+    return PlantedSpec.model_validate(tables)
 
 
 def strength_of(
@@ -200,7 +200,7 @@ def strength_of(
     verdicts: Mapping[str, str],
     finished: str,
 ) -> AttackStrength:
-    """What became of the leaks, by kind and size."""
+    """Return the verdicts on the leaks, by kind and size."""
     rows = []
     for kind, above in product(KINDS, ABOVE):
         mine = [leak for leak, size in planted if (leak.kind, size) == (kind, above)]

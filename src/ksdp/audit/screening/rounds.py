@@ -32,12 +32,12 @@ def search_seed(seed: int) -> int:
 
 def list_corpus(plan: Plan, listed: Sequence[str]) -> tuple[Corpus, str | None]:
     """The corpus of a list's own audit: the listed documents, and those that other parties hold in an audit."""
-    units, held, unit = plan.units, plan.holdings, plan.spec.design.unit
-    others = np.concatenate([held.honest, held.coalition])
+    units, holdings, unit = plan.units, plan.holdings, plan.spec.design.unit
+    others = np.concatenate([holdings.honest, holdings.coalition])
     corpus = restrict_to(plan.corpus, unit, [*listed, *units.ids[others].tolist()])
     if not len(others) or plan.spec.parties.me is not None:
         return corpus, None
-    if len(held.honest) and len(held.coalition):
+    if len(holdings.honest) and len(holdings.coalition):
         raise SpecError(
             "`parties.honest` and `parties.coalition` draw their documents from the audited corpus, so that a "
             "part of it cannot be audited by itself: name the parties (`corpus.party`, `parties.me`)."
@@ -76,8 +76,8 @@ def runs_for_list(plan: Plan, listed: int) -> int:
     each = level / (len(plan.audited) * statistics)
     # As strong as the tests, which may read a part of the runs; those of the list may do so, too.
     runs = plan.design.runs / more_runs(plan.design.share, plan.reading.every)
-    held = runs * plan.design.share
-    arms = (round(held), round(runs - held), each)
+    with_runs = runs * plan.design.share
+    arms = (round(with_runs), round(runs - with_runs), each)
     share = plan.holdings.size / drawn_from(plan)
     return proof_runs(arms, share, level / 2 / (listed * statistics))
 
@@ -107,8 +107,8 @@ def drawn_from(plan: Plan) -> int:
 
 def pool_size(spec: Spec, documents: int) -> int:
     """Documents that the victim's databases are drawn from."""
-    held = (spec.parties.honest, spec.parties.coalition)
-    return documents - sum(as_rows(size, documents) for size in held if size is not None)
+    sizes = (spec.parties.honest, spec.parties.coalition)
+    return documents - sum(as_rows(size, documents) for size in sizes if size is not None)
 
 
 def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:

@@ -45,7 +45,7 @@ class ScreenSummary(StoredSummary):
     """
 
     version: int
-    """Of the format."""
+    """Version of the format."""
     screen: str
     corpus: str
     mechanism: str
@@ -68,17 +68,17 @@ class ScreenSummary(StoredSummary):
     exclusions: tuple[Mapping[str, str], ...]
     """Documents that people excluded: `document`, `audit`, `who`, `at`, `reason`."""
     statement: str | None
-    """Of the clearance; None, as `clearance`, where none was written."""
+    """Statement of the clearance; None, as `clearance`, if none was written."""
     rounds: tuple[RoundSummary, ...]
     """The audit that proposed the list, then the audits of the list by itself."""
     level: float
     margin: float
     gain: tuple[str, ...]
-    """What a party gains by a run of the signed documents alone; empty where no basis is released."""
+    """Gain of a party by a run of the signed documents alone; empty if no basis is released."""
     clearance: str | None
     """Path of the clearance."""
     fingerprint: str
-    """Of the key that signs."""
+    """Fingerprint of the key that signs."""
     reviewer: str
     finished: str
     """ISO 8601."""

@@ -1,1 +1,1 @@
-"""What a user asks for: the tables of a spec and its design; values only."""
+"""Requests of a user: the tables of a spec and its design; values only."""

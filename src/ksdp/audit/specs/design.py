@@ -45,7 +45,7 @@ class Block:
 
 
 class Design(Protocol):
-    """What samplers and tests ask of a design."""
+    """Interface of designs for samplers and tests."""
 
     @property
     def seed(self) -> int:
@@ -116,8 +116,8 @@ class Shared:
         place[self.audited] = np.arange(len(self.audited))
         bits = np.zeros((len(block), len(self.audited)), dtype=np.bool_)
         for at, run in enumerate(range(block.start, block.stop)):
-            held = place[self.rows(block.lane, run)]
-            bits[at, held[held >= 0]] = True
+            included = place[self.rows(block.lane, run)]
+            bits[at, included[included >= 0]] = True
         return np.ascontiguousarray(bits.T)
 
 
@@ -148,8 +148,8 @@ class Balanced:
     def rows(self, lane: int, run: int) -> Rows:
         """The targets that are in, filled up with others."""
         rng = generator(self.seed, Purpose.DRAW, lane, run)
-        held = self.audited[self._bits(rng)]
-        return np.sort(np.concatenate([held, _subset(rng, self._others, self.size - len(held))]))
+        chosen = self.audited[self._bits(rng)]
+        return np.sort(np.concatenate([chosen, _subset(rng, self._others, self.size - len(chosen))]))
 
     def inclusion(self, block: Block) -> Bits:
         """Redraw the bits."""

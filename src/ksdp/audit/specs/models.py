@@ -41,18 +41,20 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
     except ValidationError as error:
         lines = []
         problems = error.errors(include_url=False)
-        for where, found in groupby(problems[:_TOLD], lambda one: ".".join(_keys(tables, one["loc"])) or what):
+        for where, problem_group in groupby(
+            problems[:_TOLD], lambda one: ".".join(_keys(tables, one["loc"])) or what
+        ):
             wanted, got = [], ""
-            for problem in found:
+            for problem in problem_group:
                 hint = problem["type"] == "extra_forbidden" and _permitted(model, problem["loc"])
-                told = hint or problem["msg"].removeprefix("Value error, ").replace(
+                words = hint or problem["msg"].removeprefix("Value error, ").replace(
                     "Field required", "must be given."
                 )
-                if told.startswith(_SHOULD_BE):
-                    wanted.append(_in_words(told.removeprefix(_SHOULD_BE)))
+                if words.startswith(_SHOULD_BE):
+                    wanted.append(_in_words(words.removeprefix(_SHOULD_BE)))
                     got = f"; got {problem['input']!r}"[:46] if isinstance(problem["input"], int | float) else ""
                 else:
-                    lines.append(f"`{where}`{'' if told.startswith('must be a whole') else ':'} {told}")
+                    lines.append(f"`{where}`{'' if words.startswith('must be a whole') else ':'} {words}")
             if wanted:
                 lines.append(f"`{where}`: must be {', or '.join(dict.fromkeys(wanted))}{got}.")
         if len(problems) > _TOLD:
@@ -98,13 +100,13 @@ def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
     for part in where[:-1]:
         field = model.model_fields.get(str(part))
         types = (*get_args(field.annotation), field.annotation) if field else ()
-        models = [one for one in types if isinstance(one, type) and issubclass(one, BaseModel)]
+        models = [kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)]
         if not models:
             return ""
         model = models[0]
-    known, wrong = [field.alias or name for name, field in model.model_fields.items()], str(where[-1])
-    instead = meant(wrong, known)
-    return f"there is no such key; {instead}Permitted are {', '.join(known)}."
+    keys, wrong = [field.alias or name for name, field in model.model_fields.items()], str(where[-1])
+    instead = meant(wrong, keys)
+    return f"there is no such key; {instead}Permitted are {', '.join(keys)}."
 
 
 def meant(wrong: str, known: Iterable[str]) -> str:
@@ -127,7 +129,7 @@ class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
-    """What the level bounds, under any dependence: the expected share of wrong verdicts (step-ups), or the
+    """Error that the level bounds, under any dependence: the expected share of wrong verdicts (step-ups), or the
     probability of any wrong one (Holm)."""
     level: _Level = 0.05
     """The error rate that the audit is held to, over all documents."""
@@ -136,7 +138,7 @@ class DecisionSpec(Section, frozen=True):
     margin_at_low_fpr: Annotated[float, Field(gt=LOW_FPR, lt=1)] | None = None
     """A second limit, of true positives at 1 % false ones: for leaks that are rare, but certain."""
     clear_level: _Level | None = None
-    """Of "clear" and of the bands, where it is not that of the discoveries: schedules spend it apart."""
+    """Level of "clear" and of the bands, if it is not that of the discoveries: schedules spend it apart."""
 
     @field_validator("margin")
     @classmethod
@@ -199,7 +201,7 @@ class LeversSpec(Section, frozen=True):
     basis: FileName | None = None
     """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
     directions: _Count | None = None
-    """Of the basis, the first so many."""
+    """Number of the basis' first directions that are kept."""
     clip: Annotated[float, Field(ge=1e-9, allow_inf_nan=False)] | None = None
     """Rows longer than this are scaled down to it."""
     drawn: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -218,7 +220,7 @@ class LeversSpec(Section, frozen=True):
 
 
 class StoreSpec(Section, frozen=True):
-    """What is kept."""
+    """Data that the store keeps."""
 
     observables: Literal["all", "last", "none"] = "last"
     """Keep of every run's observables all, or those of the last round, so that `ksdp test` with statistics of
@@ -231,9 +233,9 @@ class StoreSpec(Section, frozen=True):
     """GiB of values on disk at once, where they are not kept. What takes more is measured and tested part by part
     of the documents; no number depends on it."""
     precision: Literal["float32", "float64"] = "float32"
-    """Of stored observables and values. Observables are in double precision in any case where exact sums of rounds
-    are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows. What
-    somebody's own mechanism announces, and its values, are in double precision always."""
+    """Precision of stored observables and values. Observables are in double precision in any case if exact sums of
+    rounds are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows.
+    Arrays and values of somebody's own mechanism are always in double precision."""
 
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
@@ -248,7 +250,7 @@ class ClusterSpec(Section, frozen=True):
     """Dask's name of a class of an installed package: `distributed.LocalCluster`, `distributed.SSHCluster`,
     `dask_jobqueue.SLURMCluster`, `dask_kubernetes.operator.KubeCluster` and others."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """What the class is called with."""
+    """Arguments that the class is called with."""
     workers: Count | tuple[Annotated[int, Field(ge=0)], Count] | None = None
     """How many to ask the class for. Two numbers: as many as there is work for, between them. Default: what the
     class starts with."""
@@ -386,7 +388,7 @@ class CorpusSpec(Section, frozen=True):
     weighting: Literal["counts", "tf-idf", "standardised"] | None = None
     """Default: tf-idf for text, counts, docword; counts (as they are) for ratings, tables; or `standardised`."""
     idf: Literal["global", "party", "public"] = "global"
-    """Whose documents the inverse document frequency counts: everybody's, each party's own, or those of
+    """Documents that the inverse document frequency counts: everybody's, each party's own, or those of
     `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
@@ -414,7 +416,7 @@ class DesignSpec(Section, frozen=True):
     """`shared`: every run serves every document. `balanced`: each audited document is in a run with a chance of
     one half. `literal`: runs of its own for each document, as in the paper."""
     unit: Literal["document", "group"] = "document"
-    """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
+    """Unit that is in or out as a whole, counted by sizes, and judged: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
     """Documents (or groups) in a run: a fraction of the corpus, or a number."""
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
@@ -450,14 +452,14 @@ class DesignSpec(Section, frozen=True):
 
 
 class StatisticsSpec(Section, frozen=True):
-    """What the adversary looks at."""
+    """Statistics that stand for the adversary."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds")
     """Families of statistics to test; `ksdp mechanisms` and reports name what each holds."""
     names: tuple[str, ...] = ()
     """Statistics by name, besides the families."""
     sees: Literal["all", "final"] = "all"
-    """What of the announcement they may read: everything, or the mechanism's final output alone."""
+    """Part of the releases that they may read: everything, or the mechanism's final output alone."""
     explored: bool = False
     """Whether they were named after the runs had been seen (`ksdp test`): then the audit has no verdict."""
 
@@ -479,19 +481,19 @@ class PlantedSpec(Section, frozen=True):
     """One number moves, or several together; one strays further from its centre; two agree in sign."""
     array: str
     places: tuple[Annotated[int, Field(ge=0)], ...]
-    """Of the numbers in the array, row by row."""
+    """Places of the numbers in the array, row by row."""
     amounts: tuple[float, ...]
     """Added to each; of `spread` the factor; of `agreement` how often two that differ are made to agree."""
     centres: tuple[float, ...] = ()
     advantage: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Of an attacker who knows the leak and looks at these numbers alone."""
+    """Advantage of an attacker who knows the leak and looks at these numbers alone."""
 
 
 _Words = Annotated[str, Field(max_length=2000)]
 
 
 class DeclaredSpec(Section, frozen=True):
-    """What no audit can measure and a dossier must say (`ksdp dossier`); what is left out is named as missing."""
+    """Facts that no audit can measure and a dossier must state (`ksdp dossier`); others are named as missing."""
 
     controller: _Words = ""
     parties: dict[str, _Words] = Field(default_factory=dict)
@@ -505,7 +507,7 @@ class DeclaredSpec(Section, frozen=True):
     people: Annotated[int, Field(ge=1)] | None = None
     """How many they are."""
     release: _Words = ""
-    """What leaves."""
+    """Data that leaves."""
     how_often: _Words = ""
     released_before: _Words = ""
     """From the same data."""
@@ -518,7 +520,7 @@ class DeclaredSpec(Section, frozen=True):
     measures: tuple[_Words, ...] = ()
     """Taken, and what they cost."""
     auditor: _Words = ""
-    """Who audited, and from whom independent."""
+    """Person who audited, and from whom independent."""
     dpo_advice: _Words = ""
     dpo_followed: bool | None = None
     dpo_reason: _Words = ""
@@ -545,7 +547,7 @@ class Spec(Section, frozen=True):
     """A whole audit."""
 
     title: Annotated[str, Field(max_length=80)] = ""
-    """What people call this audit; no number depends on it."""
+    """Name of this audit for people; no number depends on it."""
     seed: Annotated[int, Field(ge=0)] = 0
     corpus: CorpusSpec
     mechanism: MechanismSpec
@@ -625,7 +627,7 @@ class Spec(Section, frozen=True):
 
     @property
     def draw_sentence(self) -> str | None:
-        """What a secret draw makes of all numbers of an audit; None where all documents enter."""
+        """A sentence about the effect of a secret draw on all numbers of an audit; None if all documents enter."""
         drawn = self.corpus.levers.drawn
         if drawn is None:
             return None

@@ -34,5 +34,5 @@ def _names(tables: object) -> Iterator[str]:
     elif isinstance(tables, dict):
         yield from _names(list(tables.values()))
     elif isinstance(tables, list | tuple):
-        for one in tables:
-            yield from _names(one)
+        for table in tables:
+            yield from _names(table)

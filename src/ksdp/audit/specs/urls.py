@@ -34,12 +34,12 @@ def check_url(url: str, what: str, *, insecure: bool = False, remedy: str = "") 
     if parts is None:
         raise ValueError(f"{what} must be a URL, such as `s3://bucket/folder`.")
     host, query = parts["host"], parts["query"] or ""
-    asked = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    settings = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
     secret = ":" in host.rpartition("@")[0] or ("@" in host and parts["scheme"] == "s3")
-    if secret or any(word in key.lower() for key in asked for word in ("key", "secret", "token", "password")):
+    if secret or any(word in key.lower() for key in settings for word in ("key", "secret", "token", "password")):
         raise ValueError(f"{what} must hold no key or password: they belong in the environment (`AWS_*` for S3).")
-    bare = parts["scheme"] in _BARE or asked.get("scheme") == "http"
-    server = asked.get("endpoint_override") or ("" if parts["scheme"] in _BUCKETS else host or "")
+    bare = parts["scheme"] in _BARE or settings.get("scheme") == "http"
+    server = settings.get("endpoint_override") or ("" if parts["scheme"] in _BUCKETS else host or "")
     if bare and not insecure and not _LOOPBACK.match(server):
         raise ValueError(f"{what} has no encryption, and all that it holds would travel in the clear{remedy}.")
     return parts["scheme"]
@@ -48,8 +48,8 @@ def check_url(url: str, what: str, *, insecure: bool = False, remedy: str = "") 
 def _file_name(name: str) -> str:
     if is_url(name):
         if name.partition("://")[0] not in CORPUS_SCHEMES:
-            known = ", ".join(f"`{scheme}://`" for scheme in CORPUS_SCHEMES)
-            raise ValueError(f"must be a path, or a URL that begins with {known}.")
+            schemes = ", ".join(f"`{scheme}://`" for scheme in CORPUS_SCHEMES)
+            raise ValueError(f"must be a path, or a URL that begins with {schemes}.")
         check_url(name, "the URL")
     return name
 

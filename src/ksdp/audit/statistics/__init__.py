@@ -1,1 +1,1 @@
-"""What an adversary looks at: functions of (observables, document) to a number."""
+"""Statistics of an adversary: functions of (observables, document) to a number."""

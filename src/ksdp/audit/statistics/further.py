@@ -39,15 +39,15 @@ def products_of(array: Floats, alignment: Alignment) -> Floats:
     """Products of two columns, summed over rows whose signs or rotation are left open; none of other arrays."""
     if alignment not in _TURNED:
         return np.zeros(0)
-    whole = np.swapaxes(array, -1, -2) @ array
-    return np.asarray(whole[..., *np.triu_indices(array.shape[-1])].ravel())
+    products = np.swapaxes(array, -1, -2) @ array
+    return np.asarray(products[..., *np.triu_indices(array.shape[-1])].ravel())
 
 
 def numbers_and_products(releases: Sequence[Release]) -> int:
     """How many numbers and `products_of` arrays there are."""
-    turned = (one.shape for one in releases if one.alignment in _TURNED)
+    turned = (release.shape for release in releases if release.alignment in _TURNED)
     products = sum(math.prod(shape[:-2]) * math.comb(shape[-1] + 1, 2) for shape in turned)
-    return products + sum(math.prod(one.shape) for one in releases)
+    return products + sum(math.prod(release.shape) for release in releases)
 
 
 def further_runs(rows: int, features: int, numbers: int, share: float, margin: float) -> int:
@@ -76,13 +76,13 @@ class Scale:
 
     @classmethod
     def of(cls, vectors: Floats) -> Scale:
-        """Of training runs, shape (n_runs, n_numbers)."""
+        """Return the scale of training runs, shape (n_runs, n_numbers)."""
         centre, deviation = vectors.mean(axis=0), vectors.std(axis=0)
         varies = np.flatnonzero(deviation > 1e-12 * np.abs(centre))
         return cls(varies, centre[varies], deviation[varies])
 
     def __call__(self, vectors: Floats) -> Singles:
-        """Of vectors along the last axis, cut at 8 deviations."""
+        """Scale vectors along the last axis, cut at 8 deviations."""
         z = (vectors[..., self.varies] - self.centre) / self.deviation
         return np.clip(z, -_CLIP, _CLIP).astype(np.float32)
 
@@ -111,8 +111,8 @@ class LinearRule:
                 along = turned.T @ centred
                 for ridge in _RIDGES:
                     inverse = 1.0 / (np.maximum(values, 0.0) + ridge * unit)
-                    left = centred - turned @ (along * inverse[:, None])
-                    guess = centred - left / (1.0 - turned**2 @ inverse)[:, None]
+                    residual = centred - turned @ (along * inverse[:, None])
+                    guess = centred - residual / (1.0 - turned**2 @ inverse)[:, None]
                     gain = correlations(guess, centred)
                     better = np.flatnonzero(gain > best[part])
                     weights[:, start + better] = axes @ (along[:, better] * inverse[:, None])

@@ -156,13 +156,13 @@ def mixture_log_density(observables: Observables, documents: Documents) -> Float
 @njit(cache=True, nogil=True)
 def _missing(indptr: Ints, indices: Ints, data: Floats, left_out: NDArray[np.bool_]) -> Floats:
     out = np.zeros(indptr.shape[0] - 1)
-    left = left_out.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
+    absent = left_out.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
     for i in range(len(out)):
         missing = total = 0.0
         for at in range(indptr[i], indptr[i + 1]):
             square = data[at] * data[at]
             total += square
-            missing += square * left[indices[at]]
+            missing += square * absent[indices[at]]
         out[i] = missing / total if total > 0.0 else 0.0
     return out
 

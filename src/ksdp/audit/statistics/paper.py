@@ -65,7 +65,7 @@ from ksdp.audit.statistics.products import (
 Ints = NDArray[Any]
 
 BACKGROUND = ("adversary_sigma", "adversary_rows", "victim_rows")
-"""What the hidden forms need of `Documents.background`."""
+"""Entries of `Documents.background` that the hidden forms need."""
 _LANES = LINE // 4
 """Single-precision columns of a panel come in so many."""
 _ROWS = 256
@@ -100,13 +100,13 @@ def spectrum(observables: Observables, documents: Documents, *, revealed: bool) 
     if revealed:
         name, sigma, scale = "sigma", announced(observables, "sigma").ravel(), 1.0
     else:
-        missing = [known for known in BACKGROUND if known not in documents.background]
+        missing = [key for key in BACKGROUND if key not in documents.background]
         if missing:
             raise InputError(f"`background` must hold `{missing[0]}` for the statistics with hidden sigma.")
         name = "adversary_sigma"
         sigma = np.asarray(documents.background[name], dtype=np.float64).ravel()
         own, victim = (
-            float(np.asarray(documents.background[known]).item()) for known in ("adversary_rows", "victim_rows")
+            float(np.asarray(documents.background[key]).item()) for key in ("adversary_rows", "victim_rows")
         )
         if not own > 0:
             raise InputError(f"`adversary_rows` must be at least 1; got {own:g}.")

@@ -1,4 +1,4 @@
-"""What the statistics share: products of all documents with an announced matrix, computed once a run.
+"""Shared products of the statistics: all documents times an announced matrix, computed once a run.
 
 Everything here goes through `Observables.derive`, keyed by what it is, the announced name and the `Documents`
 object, so that statistics which ask for the same thing pay for it once, and another set of documents in the
@@ -64,7 +64,7 @@ def panel_arrays(documents: Documents) -> tuple[Ints, Ints, Floats]:
 
 
 def in_panel(rows: Floats, documents: Documents) -> Floats:
-    """What panels hold of `rows`, whose last axis is columns."""
+    """Return the panels of `rows`, whose last axis is columns."""
     return rows if documents.columns is None else np.take(rows, documents.columns.used, axis=-1)
 
 
@@ -235,12 +235,12 @@ def ask(observables: Observables, documents: Documents, key: Hashable, columns: 
 
 def over_entries(observables: Observables, documents: Documents, key: Hashable, columns: EntryColumns) -> Singles:
     """The sums, or the largest (0 without entries), of x_a^2 c_a for each column, shape (n_documents, count)."""
-    found = cast(dict[Hashable, Singles], observables.derive(("found of entries", documents), dict))
-    if key not in found:
+    singles = cast(dict[Hashable, Singles], observables.derive(("found of entries", documents), dict))
+    if key not in singles:
         ask(observables, documents, key, columns)
-        wanted = {name: some for name, some in _asked(observables, documents).items() if name not in found}
-        found.update(_pass(observables, documents, wanted))
-    return found[key]
+        wanted = {name: some for name, some in _asked(observables, documents).items() if name not in singles}
+        singles.update(_pass(observables, documents, wanted))
+    return singles[key]
 
 
 def _asked(observables: Observables, documents: Documents) -> dict[Hashable, EntryColumns]:

@@ -1,4 +1,4 @@
-"""What all rounds of a run announce, in single columns: no statistic is paid for once a round.
+"""Statistics of all rounds of a run, in single columns: no statistic is paid for once a round.
 
 Raw sums of the first rounds show most: there the coefficients of a suspected document depend on what is public, so
 what it adds is known; later ones move with everybody's. Rows of all rounds are one space, weights one sum. `span`

@@ -56,7 +56,7 @@ _RIDGES = (0.03, 0.3, 3.0)
 """In units of the mean eigenvalue; of documents' likeness, whose diagonal is 1, as they are."""
 _LANDMARKS = 1024
 _WIDTH = 4.0
-"""Of the kernel of rows, in median squared distances."""
+"""Width of the kernel of rows, in median squared distances."""
 _BOUNDS = (2.5, 3.5)
 """Correlations that chance seldom gives, in its deviations."""
 _FOLDS = 5
@@ -67,7 +67,7 @@ _OTHER = 100
 """Documents whose operations a product costs besides."""
 _MOST_ORDERED = 4096
 _FEWEST_LEVELS, _MOST_LEVELS, _ALL_LEVELS = 5, 15, 15 * 1024
-"""Of one number, of which fewer say less than its square does; and of all numbers, at most."""
+"""Levels of one number, fewer of which say less than its square does; and of all numbers, at most."""
 _AT_ONCE = 256
 _ENTRIES_AT_ONCE = 4096
 _LEARNT_AT_ONCE = 2048
@@ -86,7 +86,7 @@ class SimulatedStatistic:
     reads: tuple[str, ...] = ()
     """All announced arrays that statistics may read; see `over`."""
     alignments: tuple[Alignment, ...] = ()
-    """Of these."""
+    """Alignment of each of these."""
     runs: int = TRAINING_RUNS
     """Training runs."""
     further: int = 0
@@ -98,7 +98,10 @@ class SimulatedStatistic:
 
     def over(self, releases: Sequence[Release], runs: int, further: int = 0) -> SimulatedStatistic:
         """The same, of these arrays, from so many training runs, up to `TRAINING_RUNS`, and further ones."""
-        names, turns = tuple(one.name for one in releases), tuple(one.alignment for one in releases)
+        names, turns = (
+            tuple(release.name for release in releases),
+            tuple(release.alignment for release in releases),
+        )
         first = min(max(runs, _FEWEST), TRAINING_RUNS)
         return replace(self, reads=names, alignments=turns, runs=first, further=max(further - first, 0))
 
@@ -125,7 +128,7 @@ def aligned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:
     if alignment == "none" or rows.ndim < 2:
         return rows
     pairs = zip(*(array.reshape(-1, *rows.shape[-2:]) for array in (rows, reference)), strict=True)
-    return np.stack([_turned(one, other, alignment) for one, other in pairs]).reshape(rows.shape)
+    return np.stack([_turned(rows_of_run, other, alignment) for rows_of_run, other in pairs]).reshape(rows.shape)
 
 
 def _turned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:
@@ -151,9 +154,9 @@ class Alignments:
 
     @classmethod
     def of(cls, observables: Observables, alignments: Mapping[str, Alignment]) -> Alignments:
-        """Of these arrays, with references from the run."""
-        found = tuple(np.asarray(observables[name], np.float64) for name in alignments)
-        return cls(tuple(alignments), tuple(alignments.values()), found)
+        """Return the alignments of these arrays, with references from the run."""
+        arrays = tuple(np.asarray(observables[name], np.float64) for name in alignments)
+        return cls(tuple(alignments), tuple(alignments.values()), arrays)
 
     def __call__(self, observables: Observables) -> tuple[Floats, Floats]:
         """Numbers of one run, and their order, with which stands what was turned, as it was announced."""
@@ -179,9 +182,9 @@ def order_of(flat: Sequence[Floats]) -> Floats:
             ends = np.zeros((2, len(numbers)))
             ends[0, numbers.argmax()] = ends[1, numbers.argmin()] = 1.0
             parts += [ends.ravel(), np.sign(np.diff(numbers))]
-    for one, other in pairwise(flat):
-        if len(one) == len(other):
-            parts += [np.array([np.mean(one == other)]), np.sign(one - other)[:_MOST_ORDERED]]
+    for first, other in pairwise(flat):
+        if len(first) == len(other):
+            parts += [np.array([np.mean(first == other)]), np.sign(first - other)[:_MOST_ORDERED]]
     return np.concatenate(parts)
 
 
@@ -208,7 +211,7 @@ class Levels:
         return cls(np.repeat(np.arange(len(counts)), counts), np.concatenate(cuts))
 
     def __call__(self, numbers: Floats) -> Floats:
-        """Of numbers along the last axis: 1 above, 0 else."""
+        """Return levels of numbers along the last axis: 1 above, 0 else."""
         return np.asarray(numbers[..., self.of] > self.above, np.float64)
 
 
@@ -219,7 +222,7 @@ class RidgeRule:
     kernel: int
     documents: Ints
     weights: Floats
-    """Of the training runs, shape (n_training_runs, n_documents)."""
+    """Weights of the training runs, shape (n_training_runs, n_documents)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +236,7 @@ class SumRules:
     weights: Floats
 
     def scores(self, every: Singles, count: int) -> Floats:
-        """Of so many documents; 0 of those without a term."""
+        """Return the scores of so many documents; 0 for those without a term."""
         terms = self.weights * every[self.first] * every[self.second]
         return np.bincount(self.documents, terms, count).astype(np.float64)  # whole numbers where there is none
 
@@ -245,13 +248,13 @@ class SumRules:
     @classmethod
     def joined(cls, some: Sequence[SumRules]) -> SumRules:
         """All terms of some."""
-        arrays = ([one.documents, one.first, one.second, one.weights] for one in some)
+        arrays = ([rule.documents, rule.first, rule.second, rule.weights] for rule in some)
         return cls(*(np.concatenate(parts) for parts in zip(*arrays, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class LearntRules:
-    """What the training runs say, of every document of a pool."""
+    """Rules for every document of a pool, learnt from the training runs."""
 
     reading: Alignments
     levels: Levels
@@ -260,22 +263,22 @@ class LearntRules:
     """Numbers, levels and order of the training runs: (n_training_runs, n_varying) each."""
     ridges: tuple[RidgeRule, ...]
     sums: SumRules
-    """Of the other documents."""
+    """Rules of the other documents."""
     count: int
     """Documents."""
     correlations: Floats
-    """Of each document's rule, in training runs left out in turn."""
+    """Correlation of each document's rule, in training runs left out in turn."""
     linear: LinearRule | None = None
-    """What further runs teach, where that tells more."""
+    """Rule of further runs, if it tells more."""
 
     def scores(self, observables: Observables) -> Floats:
-        """Of every document of the pool, in one order of operations whoever is measured."""
+        """Return the score of every document of the pool, in one order of operations whoever is measured."""
         numbers, order = self.reading(observables)
         parts = (numbers, self.levels(numbers), order)
         z = [scale(part) for scale, part in zip(self.scales, parts, strict=True)]
         out = self.sums.scores(np.concatenate([*z, np.ones(1, np.float32)]), self.count)
         with one_thread():
-            inner = [_inner(vectors, one) for vectors, one in zip(self.vectors, z, strict=True)]
+            inner = [_inner(vectors, vector) for vectors, vector in zip(self.vectors, z, strict=True)]
             kernels = _kernels(inner)
             for rule in self.ridges:
                 out[rule.documents] = kernels[rule.kernel] @ rule.weights
@@ -292,17 +295,17 @@ def _inner(vectors: Singles, other: Singles) -> Floats:
 def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
     numbers, levels, order = inner
     both = np.asarray(numbers + levels)
-    whole = np.asarray(both + order)
-    return numbers, both, whole, np.asarray(whole**2)
+    products = np.asarray(both + order)
+    return numbers, both, products, np.asarray(products**2)
 
 
 def simulated_runs(
     pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, rng: np.random.Generator
 ) -> Iterator[tuple[Ints, Observables]]:
-    """Whom a run holds, places in the pool or groups, and what it announces; without runs that void an audit."""
+    """Yield the documents and the announcement of each run; runs that void an audit are left out."""
     for places, seen in _without_leaks(pool, shapes, runs, rng):
-        held = places if pool.group is None else np.unique(pool.group[places])
-        yield held, Observables(with_leaks(pool.leaks, seen, held, rng)) if pool.leaks else seen
+        units = places if pool.group is None else np.unique(pool.group[places])
+        yield units, Observables(with_leaks(pool.leaks, seen, units, rng)) if pool.leaks else seen
 
 
 def _without_leaks(
@@ -338,30 +341,30 @@ def train(
             "the statistic learnt from simulated runs needs a mechanism that can be run; there is none."
         )
     reading = Alignments(())
-    held: list[Ints] = []
+    databases: list[Ints] = []
     read: list[tuple[Floats, Floats]] = []
     wide: list[Floats] = []
     rng = np.random.default_rng(_SEED)
     for places, seen in simulated_runs(pool, shapes, runs, rng):
-        if not held:
+        if not databases:
             reading = Alignments.of(seen, alignments)
-        held.append(places)
+        databases.append(places)
         read.append(reading(seen))
         wide += [reading.with_products(read[-1][0], seen)] if further else []
-    if len(held) < _FEWEST:
+    if len(databases) < _FEWEST:
         raise KsdpError(
-            f"only {len(held)} of {runs} simulated runs announced what was declared; see the mechanism."
+            f"only {len(databases)} of {runs} simulated runs announced what was declared; see the mechanism."
         )
     numbers, order = (np.stack(vectors) for vectors in zip(*read, strict=True))
     units = _units_of(pool)
     same, likeness = same_rows(units, units), Likeness.of(units)
-    rules = learn(reading, numbers, order, _copies(held, same), likeness)
+    rules = learn(reading, numbers, order, _copies(databases, same), likeness)
     if not further:
         return rules
     for places, seen in simulated_runs(pool, shapes, further, rng):
-        held.append(places)
+        databases.append(places)
         wide.append(reading.with_products(reading(seen)[0], seen))
-    return replace(rules, linear=LinearRule.of(np.stack(wide), _copies(held, same), rules.correlations))
+    return replace(rules, linear=LinearRule.of(np.stack(wide), _copies(databases, same), rules.correlations))
 
 
 def _copies(held: Sequence[Ints], same: Ints) -> Floats:
@@ -383,7 +386,7 @@ class Likeness:
 
     @classmethod
     def of(cls, rows: sp.csr_array) -> Likeness:
-        """Of rows, each column over its deviation; of many by Nystrom's method (Williams & Seeger, 2001)."""
+        """Return the likeness of rows, each column over its deviation (Nystrom: Williams & Seeger 2001)."""
         mean = np.asarray(rows.mean(axis=0)).ravel()
         variance = np.asarray(rows.multiply(rows).mean(axis=0)).ravel() - mean**2
         varies = variance > _ROUNDING**2 * np.maximum(mean**2, np.finfo(float).tiny)
@@ -424,7 +427,7 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats, lik
         for some, gain in few_terms(entries, centred):
             sums = SumRules.joined((sums.of(gain <= best), some.of(gain > best)))
             best = np.maximum(best, gain)
-        inner = [_inner(one, one.T) for one in z]
+        inner = [_inner(vector, vector.T) for vector in z]
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
         for which, matrix in enumerate(_kernels(inner)):
@@ -455,8 +458,8 @@ class Entries:
 
     @classmethod
     def of(cls, z: Sequence[Singles], documents: int) -> Entries:
-        """Of numbers, levels and order, each of shape (n_runs, n_varying)."""
-        every, numbers, levels = np.concatenate([one.T for one in z]), z[0].shape[1], z[1].shape[1]
+        """Return the entries of numbers, levels and order, each of shape (n_runs, n_varying)."""
+        every, numbers, levels = np.concatenate([matrix.T for matrix in z]), z[0].shape[1], z[1].shape[1]
         places, runs = np.arange(len(every)), every.shape[1]
         some = np.delete(places, np.s_[numbers : numbers + levels])
         some = some[: int(np.sqrt(_PRODUCTS / (runs * (documents + _OTHER))))]
@@ -469,10 +472,10 @@ class Entries:
     def products(self) -> Iterator[tuple[Singles, Ints, Ints]]:
         """Products of two, standardised, and their places."""
         rows, places = self.multiplied
-        for at, one in enumerate(places[:-1], start=1):
+        for at, place in enumerate(places[:-1], start=1):
             values = rows[at:] * rows[at - 1]
             _standardise(values)
-            yield values, np.full(len(values), one), places[at:]
+            yield values, np.full(len(values), place), places[at:]
 
 
 def _standardise(values: Singles) -> Floats:
@@ -488,7 +491,7 @@ def _units(centred: Floats) -> Singles:
 
 
 def one_term(entries: Entries, centred: Floats) -> tuple[SumRules, Floats]:
-    """Of each document what has the largest correlation, and that less what chance would give."""
+    """Return the number with the largest correlation for each document, less the correlation by chance."""
     runs, documents = centred.shape
     unit, places, most, count = _units(centred), np.zeros((2, documents), np.int64), np.zeros(documents), 0
     for values, first, second in chain([(entries.values, entries.first, entries.second)], entries.products()):
@@ -496,15 +499,15 @@ def one_term(entries: Entries, centred: Floats) -> tuple[SumRules, Floats]:
             continue
         count += len(first)
         for at in range(0, documents, _AT_ONCE):
-            found = np.abs(values @ unit[:, at : at + _AT_ONCE]) / runs
-            best = found.argmax(axis=0)
-            largest = found[best, np.arange(len(best))]
+            correlations = np.abs(values @ unit[:, at : at + _AT_ONCE]) / runs
+            best = correlations.argmax(axis=0)
+            largest = correlations[best, np.arange(len(best))]
             better = np.flatnonzero(largest > most[at : at + _AT_ONCE])
             most[at + better] = largest[better]
             places[:, at + better] = first[best[better]], second[best[better]]
-    told = np.flatnonzero(most)
+    places_told = np.flatnonzero(most)
     gain = np.sqrt(np.maximum(most**2 - 2.0 * np.log(max(count, 2)) / runs, 0.0))
-    rules = SumRules(told, places[0, told], places[1, told], np.ones(len(told)))
+    rules = SumRules(places_told, places[0, places_told], places[1, places_told], np.ones(len(places_told)))
     return rules, np.where(most > 0, gain, -np.inf)
 
 
@@ -516,13 +519,13 @@ def few_terms(entries: Entries, centred: Floats) -> tuple[tuple[SumRules, Floats
     folds = [slice(runs * at // _FOLDS, runs * (at + 1) // _FOLDS) for at in range(_FOLDS)]
     for start in range(0, documents, _AT_ONCE):
         bits = unit[:, start : start + _AT_ONCE]
-        *without, whole = _beyond_chance(entries.values, bits, folds)
+        *without, full = _beyond_chance(entries.values, bits, folds)
         for which, bound in enumerate(_BOUNDS):
             guess = np.zeros(bits.shape)
-            for one, fold in zip(without, folds, strict=True):
-                guess[fold] = (_beyond(one, bound).T @ entries.values[:, fold]).T
+            for part, fold in zip(without, folds, strict=True):
+                guess[fold] = (_beyond(part, bound).T @ entries.values[:, fold]).T
             gains[which, start : start + _AT_ONCE] = correlations(guess, bits)
-            kept = _beyond(whole, bound)
+            kept = _beyond(full, bound)
             weights = kept.data / entries.deviations[kept.row]
             first, second = entries.first[kept.row], entries.second[kept.row]
             sums[which].append(SumRules(start + kept.col, first, second, weights))
@@ -532,14 +535,14 @@ def few_terms(entries: Entries, centred: Floats) -> tuple[tuple[SumRules, Floats
 def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> list[sp.coo_array]:
     """Correlations, shape (n_entries, n_bits), in deviations of chance: without each fold, and of all runs."""
     sizes = [len(bits) - len(bits[fold]) for fold in folds] + [len(bits)]
-    found: list[list[sp.coo_array]] = [[] for _ in sizes]
+    parts_found: list[list[sp.coo_array]] = [[] for _ in sizes]
     for at in range(0, max(len(values), 1), _ENTRIES_AT_ONCE):
         parts = [values[at : at + _ENTRIES_AT_ONCE, fold] @ bits[fold] for fold in folds]
-        whole = np.sum(parts, axis=0)
-        for kept, part, size in zip(found, (*parts, 0.0), sizes, strict=True):
-            beyond = (whole - part) / np.sqrt(size)
+        total = np.sum(parts, axis=0)
+        for kept, part, size in zip(parts_found, (*parts, 0.0), sizes, strict=True):
+            beyond = (total - part) / np.sqrt(size)
             kept.append(sp.coo_array(np.where(np.abs(beyond) > min(_BOUNDS), beyond, 0.0)))
-    return [sp.coo_array(sp.vstack(some)) for some in found]
+    return [sp.coo_array(sp.vstack(some)) for some in parts_found]
 
 
 def _beyond(found: sp.coo_array, bound: float) -> sp.coo_array:

@@ -45,7 +45,7 @@ _STEPS = 32
 _CHUNK = 2**15
 """Advantages at once."""
 STAKES = np.array([*(2.0 ** -np.arange(1, 8)), *(1 - 2.0 ** -np.arange(2, 11))])
-"""Of all that can be lost without ruin; each begins with an equal share."""
+"""Stakes, as shares of all that can be lost without ruin; each begins with an equal share."""
 
 
 def pair_advantage(distance: NDArray[np.floating] | float) -> Floats:
@@ -68,18 +68,18 @@ def certified_bound(advantages: Floats, level: float, documents: int) -> Floats:
 
     All of them hold together, at every number of pairs, with probability at least 1 - level.
     """
-    found = np.asarray(advantages, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] < 1:
-        raise ValueError(f"`advantages` must have a pair of each document at least; got shape {found.shape}.")
-    if not ((found >= 0) & (found <= 1)).all():
+    values = np.asarray(advantages, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] < 1:
+        raise ValueError(f"`advantages` must have a pair of each document at least; got shape {values.shape}.")
+    if not ((values >= 0) & (values <= 1)).all():
         raise ValueError("`advantages` must be in [0, 1].")
     if not 0 < level < 1:
         raise ValueError(f"`level` must be in (0, 1); got {level}.")
-    if documents < len(found):
-        raise ValueError(f"`documents` must be at least {len(found)}; got {documents}.")
+    if documents < len(values):
+        raise ValueError(f"`documents` must be at least {len(values)}; got {documents}.")
     enough = math.log(documents / level)
-    at_once = max(1, _CHUNK // found.shape[1])
-    parts = [_bet(found[first : first + at_once], enough) for first in range(0, len(found), at_once)]
+    at_once = max(1, _CHUNK // values.shape[1])
+    parts = [_bet(values[first : first + at_once], enough) for first in range(0, len(values), at_once)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
@@ -104,20 +104,20 @@ class CountLaws:
     """The law of how many of a document's copies a run holds, itself included; entry j of each is that of j."""
 
     held: Floats
-    """Of runs that hold the document."""
+    """Law of the number in runs that hold the document."""
     left_out: Floats
-    """Of runs that do not."""
+    """Law of the number in runs that do not."""
     share: float
-    """Of the runs that hold it."""
+    """Share of the runs that hold it."""
 
     @property
     def told(self) -> float:
-        """What the number tells of the document: the total variation of both, in [0, 1]."""
+        """Advantage that the number gives: the total variation of both laws, in [0, 1]."""
         return float(np.clip(np.abs(self.held - self.left_out).sum() / 2, 0.0, 1.0))
 
     @property
     def all(self) -> Floats:
-        """Of all runs."""
+        """Law of the number in all runs."""
         return self.share * self.held + (1 - self.share) * self.left_out
 
 
@@ -126,9 +126,9 @@ def count_laws(copies: int, documents: int, size: int) -> CountLaws:
     from scipy.stats import hypergeom  # half a second of imports, which who has no copies need not wait for
 
     count = np.arange(copies + 1)
-    held = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
+    inside = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
     left_out = hypergeom(documents - 1, copies - 1, size).pmf(count)
-    return CountLaws(held, left_out, size / documents)
+    return CountLaws(inside, left_out, size / documents)
 
 
 def count_laws_independent(copies: int, share: float) -> CountLaws:

@@ -1,4 +1,4 @@
-"""What became of the controls of an audit. Who reads it imports no numerics."""
+"""Outcome of the controls of an audit; it imports no numerics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Controls:
-    """What became of the controls."""
+    """Outcome of the controls."""
 
     null: int
     """Null controls."""

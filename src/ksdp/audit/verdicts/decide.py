@@ -43,7 +43,7 @@ class Decisions:
 
     verdict: NDArray[np.str_]
     proof: NDArray[np.str_]
-    """What clear holds against (`Proof`); empty where the verdict is another."""
+    """The kind of proof of "clear" (`Proof`); empty if the verdict is another."""
     log10_p: Floats
     """Over statistics (Bonferroni), shape (n_documents,)."""
     log10_adjusted: Floats
@@ -51,9 +51,9 @@ class Decisions:
     detected: NDArray[np.bool_]
     """Whether any leak is proved, shape (n_documents,)."""
     log10_above: Floats
-    """Of "at most the margin", of each statistic, shape (n_documents, n_statistics)."""
+    """log10 p of "at most the margin" of each statistic, shape (n_documents, n_statistics)."""
     log10_below: Floats
-    """Of "at least the margin", of each statistic."""
+    """log10 p of "at least the margin" of each statistic."""
     log10_p_above: Floats
     """Over statistics (Bonferroni)."""
     log10_adjusted_above: Floats
@@ -130,7 +130,7 @@ def decide(
 def flagged_by(
     tested: ArmTests, rule: DecisionSpec, level: float, among: int, *, above: bool = False
 ) -> NDArray[np.bool_]:
-    """Of which documents these columns alone would have detected a leak, or one above the margin.
+    """Return the documents of which these columns alone would have detected a leak, or one above the margin.
 
     Bonferroni over the columns; shape (n_documents,). Above the margin: by the audit's own runs alone, at the
     whole level.

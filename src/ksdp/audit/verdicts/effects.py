@@ -113,7 +113,7 @@ def tpr_at_fpr(
     Both tails are tried; the error is split between them beforehand, and in each between the false positive rate
     (one bound) and the true positive rate (two), so that the stronger tail may be picked.
     """
-    held, free = _arm("with_values", with_values), _arm("without_values", without_values)
+    inside, free = _arm("with_values", with_values), _arm("without_values", without_values)
     _check(confidence)
     if not 0 < fpr < 1:
         raise ValueError(f"`fpr` must be in (0, 1); got {fpr}.")
@@ -121,20 +121,20 @@ def tpr_at_fpr(
     rank, fpr_high = _allowed(len(free), fpr, share / 2)
     if rank == 0:
         return None
-    held, free = np.sort(held), np.sort(free)
+    inside, free = np.sort(inside), np.sort(free)
     attacks = []
     for above in (True, False):
         threshold = float(free[len(free) - rank] if above else free[rank - 1])
-        hits, alarms = (_beyond(arm, threshold, above) for arm in (held, free))
+        hits, alarms = (_beyond(arm, threshold, above) for arm in (inside, free))
         attacks.append(
             TprAtFpr(
                 threshold=threshold,
                 above=above,
                 fpr=alarms / len(free),
                 fpr_high=fpr_high,
-                tpr=hits / len(held),
-                tpr_low=float(_lower(np.array(hits), len(held), share / 4)),
-                tpr_high=float(_upper(np.array(hits), len(held), share / 4)),
+                tpr=hits / len(inside),
+                tpr_low=float(_lower(np.array(hits), len(inside), share / 4)),
+                tpr_high=float(_upper(np.array(hits), len(inside), share / 4)),
             )
         )
     return max(attacks, key=lambda attack: attack.tpr_low)
@@ -167,15 +167,15 @@ def _check(confidence: float) -> None:
 
 
 def _lower(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
-    found = [_share_bound(count, trials - count + 1, level) if count else 0.0 for count in hits.ravel().tolist()]
-    return np.array(found, dtype=np.float64).reshape(hits.shape)
+    bounds = [_share_bound(count, trials - count + 1, level) if count else 0.0 for count in hits.ravel().tolist()]
+    return np.array(bounds, dtype=np.float64).reshape(hits.shape)
 
 
 def _upper(hits: NDArray[np.int64], trials: int, level: float) -> Floats:
     """Clopper-Pearson: P(true share > bound) <= level; also that of the share beyond order statistic hits + 1."""
     counts = hits.ravel().tolist()
-    found = [_share_bound(count + 1, trials - count, 1 - level) if count < trials else 1.0 for count in counts]
-    return np.array(found, dtype=np.float64).reshape(hits.shape)
+    bounds = [_share_bound(count + 1, trials - count, 1 - level) if count < trials else 1.0 for count in counts]
+    return np.array(bounds, dtype=np.float64).reshape(hits.shape)
 
 
 @lru_cache(maxsize=2**16)
@@ -227,13 +227,13 @@ class Flagged:
     """A document whose effect is wanted, under the column that was strongest for it."""
 
     row: int
-    """Of the corpus."""
+    """Row of the corpus."""
     column: str
 
 
 @dataclass(frozen=True)
 class EffectMeasures:
-    """What fresh runs say of a leak."""
+    """Measurements of a leak on fresh runs."""
 
     n_with: int
     """Fresh runs that held it."""
@@ -248,13 +248,13 @@ class EffectMeasures:
     distance: float
     """D of the fresh runs: at the threshold that is best there, so a little too large."""
     band_low: float
-    """Of the true D."""
+    """Lower end of the band of the true D."""
     band_high: float
     """Its upper end."""
     log10_p: float
-    """Of the fresh runs alone, uncorrected."""
+    """log10 p of the fresh runs alone, uncorrected."""
     log10_p_above: float
-    """Of "this attack's advantage is at most the margin", exact, uncorrected."""
+    """log10 p of "this attack's advantage is at most the margin", exact, uncorrected."""
     epsilon_low: float
     """The document's arms are not (epsilon, 0)-indistinguishable for any smaller epsilon."""
     tpr_at_fpr_01: float | None
@@ -332,7 +332,7 @@ def gaussian_epsilon_low(arms: NDArray[np.float64], confidence: float, delta: fl
 
 @dataclass(frozen=True)
 class OneRun:
-    """What guessing who was in one run proves of all records together, and of none by itself."""
+    """Bound by guessing who was in one run, for all records together and for none by itself."""
 
     records: int
     """Each was in by a fair coin."""
@@ -468,9 +468,9 @@ def held_out_advantage(values: Floats, held: Bits) -> float:
     first = np.zeros(len(held), dtype=bool)
     for arm in (held, ~held):
         first[np.flatnonzero(arm)[::2]] = True
-    found = []
+    advantages = []
     for chooses, measures in ((first, ~first), (~first, first)):
         statistic, threshold, sign = _chosen(values[:, chooses], held[chooses])
         below, arm = values[statistic, measures] <= threshold, held[measures]
-        found.append(sign * (below[arm].mean() - below[~arm].mean()))
-    return float(np.mean(found))
+        advantages.append(sign * (below[arm].mean() - below[~arm].mean()))
+    return float(np.mean(advantages))

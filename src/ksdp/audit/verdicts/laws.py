@@ -260,9 +260,11 @@ class KSTable:
     """Exact without ties, conservative with them; 0 where an arm is empty."""
 
     def at(self, row: int) -> KSTable:
-        """Of one document."""
-        one = slice(row, row + 1)
-        return KSTable(self.n_with[one], self.n_without[one], self.distance[one], self.log10_p[one])
+        """Return the tests of one document."""
+        row_slice = slice(row, row + 1)
+        return KSTable(
+            self.n_with[row_slice], self.n_without[row_slice], self.distance[row_slice], self.log10_p[row_slice]
+        )
 
 
 @njit(cache=True, nogil=True)
@@ -309,13 +311,13 @@ def _distances(
 def _radix(bits: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
     """The single floats of each row in order, by eleven bits of their patterns at a time."""
     runs, low, sign = bits.shape[1], np.uint32(2047), np.uint32(1 << 31)
-    one, other, ends = np.empty(runs, np.uint32), np.empty(runs, np.uint32), np.empty((3, 2048), np.int64)
+    first_keys, other, ends = np.empty(runs, np.uint32), np.empty(runs, np.uint32), np.empty((3, 2048), np.int64)
     for row in range(len(bits)):
         ends[:] = 0
         for run in range(runs):
             key = bits[row, run]
             key ^= np.uint32(np.int32(key) >> np.int32(31)) | sign  # whole numbers in the order of the floats
-            one[run] = key
+            first_keys[run] = key
             ends[0, key & low] += 1
             ends[1, key >> np.uint32(11) & low] += 1
             ends[2, key >> np.uint32(22)] += 1
@@ -323,15 +325,15 @@ def _radix(bits: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
             total = 0
             for value in range(2048):
                 total, ends[digit, value] = total + ends[digit, value], total
-        for key in one:
+        for key in first_keys:
             at = key & low
             other[ends[0, at]] = key
             ends[0, at] += 1
         for key in other:
             at = key >> np.uint32(11) & low
-            one[ends[1, at]] = key
+            first_keys[ends[1, at]] = key
             ends[1, at] += 1
-        for key in one:
+        for key in first_keys:
             at = key >> np.uint32(22)
             out[row, ends[2, at]] = key ^ (((key >> np.uint32(31)) - np.uint32(1)) | sign)
             ends[2, at] += 1
@@ -391,7 +393,7 @@ def ks_tables(
     arms = (np.tile(arm, len(columns)) for arm in (n_with, n_without))
     log_p = log10_p(h.ravel(), *arms).reshape(h.shape)
     distance = np.divide(h, pairs, out=np.full(h.shape, np.nan), where=pairs > 0)
-    return [KSTable(n_with, n_without, *found) for found in zip(distance, log_p, strict=True)]
+    return [KSTable(n_with, n_without, *row) for row in zip(distance, log_p, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,13 +406,13 @@ class ArmTests:
     distance: NDArray[np.float64]
     """NaN where an arm is empty."""
     log10_p: NDArray[np.float64]
-    """Of the distance (four fifths of the level) and the tails (one fifth) together; 0 where an arm is empty."""
+    """log10 p of the distance (four fifths of the level) and the tails (one fifth); 0 if an arm is empty."""
     log10_tail: NDArray[np.float64]
-    """Of the tails alone: what finds a rare but certain leak, to which the distance is blind."""
+    """log10 p of the tails alone: they find a rare but certain leak, to which the distance is blind."""
     log10_low_below: Any = None
-    """Of "the true positive rate at 1 % false positives is at least its limit" (`low_fpr`); 0 where not tested."""
+    """log10 p of "the true positive rate at 1 % false positives is at least its limit" (`low_fpr`), or 0."""
     log10_low_above: Any = None
-    """Of "it is at most its limit"."""
+    """log10 p of "it is at most its limit"."""
 
     def __post_init__(self) -> None:
         for name in ("log10_low_below", "log10_low_above"):
@@ -471,8 +473,8 @@ def _merge(first: Floats, second: Floats, found: Floats) -> int:
 
 def shares_upto(first: Floats, second: Floats) -> Floats:
     """The distinct values of two sorted arms, ascending, and the share of each arm that is at or below them."""
-    found = np.empty((3, len(first) + len(second)))
-    return found[:, : _merge(first, second, found)]
+    shares = np.empty((3, len(first) + len(second)))
+    return shares[:, : _merge(first, second, shares)]
 
 
 def widest_gap(with_values: NDArray[np.floating], without_values: NDArray[np.floating]) -> Gap | None:
@@ -480,6 +482,6 @@ def widest_gap(with_values: NDArray[np.floating], without_values: NDArray[np.flo
     if not len(with_values) or not len(without_values):
         return None
     arms = (np.sort(arm).astype(np.float64) for arm in (with_values, without_values))
-    places, one, other = shares_upto(*arms)
-    best = int(np.argmax(np.abs(one - other)))
-    return Gap(float(places[best]), float(one[best]), float(other[best]))
+    places, first, other = shares_upto(*arms)
+    best = int(np.argmax(np.abs(first - other)))
+    return Gap(float(places[best]), float(first[best]), float(other[best]))

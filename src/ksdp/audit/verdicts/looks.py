@@ -63,7 +63,7 @@ class Stage:
     name: str
     seed: int
     runs: int
-    """Of a lane, from run 0."""
+    """Runs of a lane, from run 0."""
     rows: NDArray[np.int64]
     """Rows of the corpus, ascending."""
     statistics: tuple[str, ...]
@@ -71,7 +71,7 @@ class Stage:
     before: str | None = None
     """The stage that measured the first of these runs."""
     strongest: NDArray[np.int64] | None = None
-    """Of each row the one of `statistics` that is measured; None: all of them."""
+    """Place in `statistics` of the one that is measured for each row; None: all are."""
 
 
 def planned_looks(spec: Spec, design: Design, whole_runs: int) -> tuple[Look, ...]:
@@ -100,7 +100,7 @@ _Table = TypeVar("_Table", ArmTests, Decisions)
 
 @dataclass(frozen=True)
 class LookScope:
-    """What a look needs of the audit beyond its own tests.
+    """Facts about the audit that a look needs beyond its own tests.
 
     In the shared design every document can be tested in the same runs, whoever is audited, and in the literal one
     a document's runs are the same whoever else is. Ids may have been named because of what was seen there, so
@@ -249,10 +249,10 @@ def after_fresh(interim: InterimVerdicts, log10_p: ArrayLike, rule: DecisionSpec
     if not len(at):
         return interim
     decisions = interim.decisions
-    found = np.minimum(adjusted_among(np.asarray(log10_p, dtype=np.float64), rule, len(at)) + math.log10(2), 0.0)
+    raised = np.minimum(adjusted_among(np.asarray(log10_p, dtype=np.float64), rule, len(at)) + math.log10(2), 0.0)
     adjusted = decisions.log10_adjusted_above.copy()
-    adjusted[at] = np.minimum(adjusted[at], found)
-    proved = at[found <= math.log10(rule.level)]
+    adjusted[at] = np.minimum(adjusted[at], raised)
+    proved = at[raised <= math.log10(rule.level)]
     verdict, needed = decisions.verdict.copy(), decisions.runs_to_decide.copy()
     verdict[proved], needed[proved] = Verdict.SENSITIVE, np.nan
     decisions = replace(decisions, log10_adjusted_above=adjusted, verdict=verdict, runs_to_decide=needed)

@@ -36,9 +36,9 @@ from ksdp.audit.verdicts.multiplicity import strictest_log10_p
 from ksdp.audit.verdicts.tails import beyond
 
 _PART_BELOW, _PART_ABOVE = 0.1, 0.001
-"""Of the smallest level, for a threshold on the wrong side; "above" has a part of it for every statistic."""
+"""Parts of the smallest level for a threshold on the wrong side; "above" has one for every statistic."""
 _SEED = 0x7_1E5
-"""Of the order of equal values, which depends on nothing."""
+"""Seed of the order of equal values, which depends on nothing."""
 _SOME = -0.3
 """Log10 p above which nothing points to this side."""
 
@@ -49,9 +49,9 @@ class LowFpr:
 
     limit: float
     wrong_below: float
-    """Of "below": the largest chance that the threshold has too few false positives."""
+    """Largest chance that the threshold of "below" has too few false positives."""
     wrong_above: float
-    """Of "above": that it has too many."""
+    """Largest chance that the threshold of "above" has too many."""
 
     @staticmethod
     def of(rule: DecisionSpec, level: float, documents: int) -> LowFpr | None:
@@ -156,11 +156,11 @@ def _count(
                 continue
             for high in range(2):
                 edge = _extreme(ordered[row], arm, rank, high == 1)
-                found = beyond(arm, edge, high == 1)
+                count = beyond(arm, edge, high == 1)
                 if which == 0:
-                    without = beyond(ordered[row], edge, high == 1) - found
-                    found += _tied_before(values[row], inclusion[row], edge, rank - without, order)
-                counts[which, row] = max(counts[which, row], found)
+                    without = beyond(ordered[row], edge, high == 1) - count
+                    count += _tied_before(values[row], inclusion[row], edge, rank - without, order)
+                counts[which, row] = max(counts[which, row], count)
 
 
 def runs_for_low_fpr(tested: ArmTests, needed: Floats, within: NDArray[np.bool_], wanted: float) -> Floats:

@@ -191,8 +191,8 @@ def _chances(
         rest = first % step
         row = first // step  # of k = 0; negative where B is surely as large
         begin = min(max(-row, 0), places)
-        held = (count_b - rest + step - 1) // step
-        end = min(max(held - row, begin), places)
+        count_held = (count_b - rest + step - 1) // step
+        end = min(max(count_held - row, begin), places)
         sure[begin] += of_a[at]
         shift = rest * rows + row
         if end > begin:
@@ -350,7 +350,7 @@ def band_width(n_with: Ints | Floats, n_without: Ints | Floats, level: float) ->
 def distance_band(distance: Floats, n_with: Ints, n_without: Ints, level: float) -> tuple[Floats, Floats]:
     """Return (low, high), clipped to [0, 1]; (0, 1) where an arm is empty."""
     width = band_width(n_with, n_without, level)
-    known = np.isfinite(width)
-    low = np.where(known, np.clip(distance - width, 0, 1), 0.0)
-    high = np.where(known, np.clip(distance + width, 0, 1), 1.0)
+    finite = np.isfinite(width)
+    low = np.where(finite, np.clip(distance - width, 0, 1), 0.0)
+    high = np.where(finite, np.clip(distance + width, 0, 1), 1.0)
     return low, high

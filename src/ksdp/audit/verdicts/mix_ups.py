@@ -15,7 +15,7 @@ from ksdp.audit.numeric.array_types import Bits, Floats, Ints
 MOST_RUNS = 1500
 """That are looked at: a mix-up shows in fewer."""
 _COMPONENTS = 20
-"""Of what was announced."""
+"""Number of principal components of the announcement."""
 _ORDERS = 99
 """Random orders of documents, none of which may fit as well as what was recorded."""
 _MOST_DOCUMENTS = 1024
@@ -27,12 +27,12 @@ def fits_documents(announced: Floats, bits: Bits, rows: sp.csr_array) -> bool:
     rng, some = np.random.default_rng(0), min(len(bits.T), _MOST_DOCUMENTS)
     places = np.sort(rng.choice(len(bits.T), some, replace=False))
     # Where signs or orders are arbitrary, the squares are not.
-    theirs, held = _components(np.hstack([announced, np.square(announced)])), bits[:, places]
-    moved = theirs.T @ (held - held.mean(axis=0))
+    theirs, own_bits = _components(np.hstack([announced, np.square(announced)])), bits[:, places]
+    moved = theirs.T @ (own_bits - own_bits.mean(axis=0))
     gram = _centred((rows[places] @ rows[places].T).toarray())
     moves, alike = _centred(moved.T @ moved), (gram, _centred(gram**2))
     orders = [np.arange(some), *(_cycle(rng.permutation(some)) for _ in range(_ORDERS))]
-    fits = np.array([[np.vdot(moves, one[np.ix_(order, order)]) for one in alike] for order in orders])
+    fits = np.array([[np.vdot(moves, side[np.ix_(order, order)]) for side in alike] for order in orders])
     spread = fits.std(axis=0)
     best = np.divide(fits - fits.mean(axis=0), spread, out=np.zeros_like(fits), where=spread > 0.0).max(axis=1)
     return bool(best[0] > best[1:].max())
@@ -45,9 +45,9 @@ def _centred(gram: Floats) -> Floats:
 
 def _cycle(order: Ints) -> Ints:
     """An order in which nobody stays in place, where who stands out would fit whoever the others are."""
-    found = np.empty_like(order)
-    found[order] = np.roll(order, 1)
-    return found
+    cycle = np.empty_like(order)
+    cycle[order] = np.roll(order, 1)
+    return cycle
 
 
 def _components(columns: Floats) -> Floats:

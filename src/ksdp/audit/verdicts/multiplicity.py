@@ -77,11 +77,11 @@ def adjust(log10_p: Floats, error: ErrorRate, uniform: float = 0.0) -> Floats:
 
 
 _ROUNDING = 1e-12
-"""Of log10 p, so that what was rejected at its bar is so here."""
+"""Tolerance of log10 p, so that what was rejected at its bar is so here."""
 
 
 def wrong_share(log10_p: Floats, picked: NDArray[np.bool_], level: float, count: int) -> float:
-    """Of any part of what is clear, whoever picks it and why: the share that is expected to be wrong at most.
+    """Return a bound of the expected share of wrong verdicts in any part of the clear ones, whoever picks it.
 
     For each of the n hypotheses let e = n / (level k), k the smallest with p <= level beta(k) / n, and 0 if
     there is none. 1 / k is the sum of 1 / (j (j + 1)) over j >= k, so that E[e] <= 1 where the hypothesis is

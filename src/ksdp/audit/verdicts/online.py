@@ -50,7 +50,7 @@ from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.specs.models import Spec
 
 _POWER = 1.6
-"""Of the sequence gamma_t = t^-1.6 / zeta(1.6): slow enough that late tests keep some level."""
+"""Exponent of the sequence gamma_t = t^-1.6 / zeta(1.6): slow enough that late tests keep some level."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class OnlineState:
     level: float
     """False discovery rate of the whole stream."""
     wealth: float
-    """What may be spent before the first rejection, below `level`."""
+    """Level that may be spent before the first rejection, below `level`."""
     tests: int = 0
     """Tests made."""
     rejections: tuple[int, ...] = ()
@@ -119,14 +119,14 @@ def _gamma(index: NDArray[np.int64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class LevelBudget:
-    """What has been spent so far."""
+    """Level that has been spent so far."""
 
     kind: Literal["lord", "spending"]
     state: OnlineState
 
     @property
     def number(self) -> int:
-        """Of the next audit, from 1."""
+        """Number of the next audit, from 1."""
         return self.state.tests + 1
 
     @property
@@ -149,11 +149,11 @@ class LevelBudget:
         done = self.state.tests
         if self.kind == "spending":
             return self.state.level * _tail(done)
-        left = self.state.wealth * _tail(done)
+        wealth = self.state.wealth * _tail(done)
         for place, rejection in enumerate(self.state.rejections):
             earned = self.state.level - self.state.wealth if place == 0 else self.state.level
-            left += earned * _tail(done - rejection)
-        return left
+            wealth += earned * _tail(done - rejection)
+        return wealth
 
     def spend(self, found: bool) -> LevelBudget:
         """The budget after an audit that called a document sensitive, or none; a void one found none."""

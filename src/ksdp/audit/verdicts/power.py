@@ -1,4 +1,4 @@
-"""What an audit can find and what it can clear, before it runs.
+"""Power of an audit before it runs: the leaks that it can find, and the documents that it can clear.
 
 Decisions are those of `decide`: a leak is *detected* when a document's smallest p, times the number of statistics,
 passes the correction over documents; a document is *clear* when the equivalence test of every statistic does. Both
@@ -139,9 +139,9 @@ def event_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: f
         return 0.0
     rarer = np.linspace(0, 1 - advantage, 201)
     often = rarer + advantage
-    one = rarer * (1 - rarer) / n_with + often * (1 - often) / n_without
+    variance = rarer * (1 - rarer) / n_with + often * (1 - often) / n_without
     other = rarer * (1 - rarer) / n_without + often * (1 - often) / n_with
-    spread = np.sqrt(np.maximum(np.concatenate([one, other]), 1e-300))
+    spread = np.sqrt(np.maximum(np.concatenate([variance, other]), 1e-300))
     return float(ndtr((advantage - critical) / spread).min())
 
 
@@ -236,7 +236,7 @@ def runs_to_decide(
     rule: DecisionSpec,
     statistics: int,
 ) -> Floats:
-    """What must be added to D, or taken off it, shrinks like 1 / sqrt(runs), so the present ones say how many.
+    """Return the runs needed: the correction of D shrinks like 1 / sqrt(runs), so the present ones say how many.
 
     The measured D holds noise, which is taken off for the true D. The measurement to come is granted the noise
     that the largest of all statistics stays below with probability one half, ln(4 S) = 2 N x^2, where it must stay
@@ -251,8 +251,8 @@ def runs_to_decide(
     room = rule.margin - true
     with np.errstate(divide="ignore", invalid="ignore"):
         clear = np.where(room > 0, runs * ((under + noise) / room) ** 2, np.inf)
-        found = np.where(room < 0, runs * (over / room) ** 2, np.inf)
-    needed = np.fmin(clear, found)
+        runs_needed = np.where(room < 0, runs * (over / room) ** 2, np.inf)
+    needed = np.fmin(clear, runs_needed)
     return np.where(np.isfinite(needed), np.ceil(np.maximum(needed, runs + 1)), np.inf)
 
 
@@ -262,8 +262,8 @@ def _needed_gaps(
     """How far above the margin, and how far below it, a document must be measured with these arms."""
     high, low = wanted
     if rule.margin == 0:
-        found = _distance_at(n_with, n_without, high + math.log10(1 - TAIL_SHARE))
-        return found, np.full(np.shape(n_with), np.inf)
+        distances = _distance_at(n_with, n_without, high + math.log10(1 - TAIL_SHARE))
+        return distances, np.full(np.shape(n_with), np.inf)
     if rule.margin_at_low_fpr is not None:  # which has the other part
         high += math.log10(1 - TAIL_SHARE)
     high = min(high, -0.31)
@@ -376,8 +376,8 @@ def _check(*, documents: int, statistics: int, power: float = 0.5, share: float 
 
 def _fewest_runs(share: float, enough: Callable[[int, int], bool], distance: float) -> int:
     def at(runs: int) -> bool:
-        held = round(share * runs)
-        return enough(held, runs - held)
+        with_runs = round(share * runs)
+        return enough(with_runs, runs - with_runs)
 
     near = math.ceil(8 / distance**2 / min(share, 1 - share))
     high = min(near, _MOST_RUNS)

@@ -57,7 +57,7 @@ def tail_sizes(runs: int) -> Ints:
 def _log_hypergeometric_tail(held: int, size: int, held_of_all: int, runs: int, lf: Floats) -> float:
     """ln of the smaller of P(X >= held) and P(X <= held), X from `size` of `runs`, `held_of_all` marked."""
     lowest, highest = max(0, size - (runs - held_of_all)), min(size, held_of_all)
-    whole = lf[runs] - lf[size] - lf[runs - size]
+    all_runs = lf[runs] - lf[size] - lf[runs - size]
     up = held * runs >= size * held_of_all  # the side away from the mean is the smaller one
     stop = highest + 1 if up else lowest - 1
     step = 1 if up else -1
@@ -68,7 +68,7 @@ def _log_hypergeometric_tail(held: int, size: int, held_of_all: int, runs: int, 
         other = size - x
         marked = lf[held_of_all] - lf[x] - lf[held_of_all - x]
         rest = lf[runs - held_of_all] - lf[other] - lf[runs - held_of_all - other]
-        log_mass = marked + rest - whole
+        log_mass = marked + rest - all_runs
         if x == held:
             log_first = log_mass
         ratio = math.exp(log_mass - log_first)
@@ -103,10 +103,10 @@ def _edge(ordered: NDArray[np.floating], size: int, high: bool) -> tuple[int, fl
     """Size of the tail nearest to `size` that splits no tie, and the innermost value in it; 0 if there is none."""
     runs = len(ordered)
     at = ordered[runs - size] if high else ordered[size - 1]
-    strict, whole = beyond(ordered, at, high), runs - beyond(ordered, at, not high)
-    if whole - size > size - strict and strict >= 3:
+    strict, loose = beyond(ordered, at, high), runs - beyond(ordered, at, not high)
+    if loose - size > size - strict and strict >= 3:
         return strict, ordered[runs - strict] if high else ordered[strict - 1]
-    return (whole, at) if 2 * whole <= runs else (0, at)
+    return (loose, at) if 2 * loose <= runs else (0, at)
 
 
 @njit(cache=True, nogil=True)
@@ -119,7 +119,7 @@ def _tails(
     found: tuple[Floats, NDArray[np.bool_], Ints, Ints],
 ) -> None:
     """Fill in what a `TailTable` holds, its p as ln p; `lf` is ln i! up to the number of runs."""
-    log_p, highest, size, held = found
+    log_p, highest, size, tail_arm = found
     documents, runs = values.shape
     counts, edges = np.zeros((2, len(sizes)), np.int64), np.zeros((2, len(sizes)), values.dtype)
     for row in range(documents):
@@ -145,7 +145,7 @@ def _tails(
                 log_tail = _log_hypergeometric_tail(inside, count, with_runs, runs, lf)
                 log_tail += math.log(2.0) + math.log(looked_at)
                 if log_tail < log_p[row]:
-                    log_p[row], highest[row], size[row], held[row] = log_tail, side == 1, count, inside
+                    log_p[row], highest[row], size[row], tail_arm[row] = log_tail, side == 1, count, inside
 
 
 def tail_table(

@@ -58,9 +58,9 @@ def _touched(h: int, m: int, n: int, ends: Ints, tilt: float, side: int, scratch
     low, high = 1, 1  # cells that hold something
     touched, at = 0.0, 0
     for step in range(total):
-        left = total - step
+        remainder = total - step
         high = min(high + 1, m + 1)
-        stay, move = down / left, up / left
+        stay, move = down / remainder, up / remainder
         unmarked, marked = n - step, m + 1
         # Slices, so that the compiler sees no index that could be negative and uses vectors.
         here, before, new, a = f[low : high + 1], f[low - 1 : high], g[low : high + 1], number[low : high + 1]

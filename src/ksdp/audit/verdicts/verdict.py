@@ -14,7 +14,7 @@ class Verdict(StrEnum):
     """What an audit says of a document, in the order of tables; of two exit codes, the first one's holds."""
 
     exit_code: int
-    """Of a command whose audit has such documents; 0: no pipeline fails by them."""
+    """Exit code of a command whose audit has such documents; 0: no pipeline fails by them."""
     may_enter: bool
     """Whether such a document is proved safe enough to enter a run."""
     meaning: str
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 
 class Proof(StrEnum):
-    """What a clear document is proved against, or why a sensitive one needed no run."""
+    """Kind of proof of a clear document, or of a sensitive one that needed no run."""
 
     STATISTICS = "statistics"
     """The statistics that were tried."""

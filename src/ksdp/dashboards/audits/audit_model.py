@@ -82,21 +82,21 @@ class AuditModel:
     statistics: tuple[StatisticRow, ...]
     """By median D, largest first."""
     p_values: tuple[PValues, ...]
-    """Of the paper's statistic, where there is one, and of the strongest, where it is another."""
+    """p-values of the paper's statistic, if there is one, and of the strongest, if it is another."""
     worst: tuple[Worst, ...]
     listed: tuple[Row, ...]
     bounded: tuple[Row, ...]
     """Those with the largest bounds of every attack; none without a certificate."""
     claim: StoredClaim | None
-    """What the store has about its mechanism's claim."""
+    """Stored claim of its mechanism."""
     strength: AttackStrength | None
-    """What an audit like it found of planted leaks, where somebody asked."""
+    """Verdicts of an audit like it on planted leaks, if somebody asked for them."""
     learning: GainAndAdvice
-    """What is gained, and what would make it safe."""
+    """The gain, and the setting that would be safe."""
     without_pool: tuple[int, float, float] | None
     """Where whoever looks knows the pool: documents, their median D, and that of the audit of who does not."""
     record: AppetiteRecord | None
-    """Of the risk appetite that it is held to, if it is."""
+    """Record of the risk appetite that it is held to, if there is one."""
 
 
 def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[StatisticRow]:
@@ -157,7 +157,7 @@ def _worst(summary: Summary, curves: list[Curve], findings: Findings) -> list[Wo
         row = rows[name]
         tests = {test.statistic: test for test in findings.tests(row)}
         drawn = [picture(summary, c, tests[c.statistic]) for c in curves if c.document == name]
-        pictures = tuple(one for one in drawn if one is not None)
+        pictures = tuple(graph for graph in drawn if graph is not None)
         if pictures:
             worst.append(Worst(row, pictures))
     return worst
@@ -179,10 +179,10 @@ def _without_pool(store: Store, summary: Summary, findings: Findings) -> tuple[i
     """Beside the audit of the same spec without a pool, where the store has one."""
     if summary.spec.design.pool is None:
         return None
-    asked = summary.spec.model_copy(update={"design": summary.spec.design.model_copy(update={"pool": None})})
+    unpooled = summary.spec.model_copy(update={"design": summary.spec.design.model_copy(update={"pool": None})})
     for name in newest_first(store):
         other = read_summary(store.audit(name))
-        if other.valid and (other.spec, other.corpus) == (asked, summary.corpus):
+        if other.valid and (other.spec, other.corpus) == (unpooled, summary.corpus):
             return findings.medians(Findings(store.audit(name)))
     return None
 

@@ -1,4 +1,4 @@
-"""What regulators and standards ask for, and which chapter of a dossier answers: data, and no claim to comply."""
+"""Questions of regulators and standards, each with the chapter of a dossier that answers it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clause:
     status: Status
     """Whether what is asked for is in this dossier; not whether the answer is good enough."""
     why: str
-    """What is missing, or is not looked at; empty where nothing is."""
+    """Reason why something is missing or not looked at; empty if nothing is."""
 
 
 _EDPB, _ISO = "EDPB Opinion 28/2024", "ISO/IEC 27559:2022"

@@ -1,4 +1,4 @@
-"""What a pipeline reads of an audit: JUnit, SARIF, Markdown. Ids of documents, never their text.
+"""Results of an audit for pipelines: JUnit, SARIF, Markdown. Ids of documents, never their text.
 
 SARIF names all rules, and has results only for those that do not hold: GitHub takes a result of the kind "pass"
 for a finding, and closes what a new file does not have. The others list what an appetite asks, too.
@@ -52,7 +52,7 @@ class Check:
 
     rule: str
     name: str
-    """Of the rule, or of the criterion of an appetite."""
+    """Name of the rule, or of the criterion of an appetite."""
     state: State
     """`warning`: the rule does not hold, and the pipeline need not fail by it."""
     message: str
@@ -63,19 +63,21 @@ class Check:
 def checks(store: Store, summary: Summary, fail_on: Collection[str]) -> list[Check]:
     """Every rule, held to an audit."""
     void = "" if summary.valid else f"void: {summary.controls.reason}"
-    found = [Check("controls", "controls", "fail" if void else "pass", void or RULES["controls"][0])]
+    results = [Check("controls", "controls", "fail" if void else "pass", void or RULES["controls"][0])]
     for rule in FAIL_ON:
         documents, broken = _broken(store, rule, summary)
         state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
-        found.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents))
-    return found
+        results.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents))
+    return results
 
 
 def appetite_checks(record: AppetiteRecord) -> list[Check]:
     """Every criterion of an appetite."""
     return [
-        Check("appetite", f"appetite ({one.name})", "pass" if one.met else "fail", one.sentence())
-        for one in record.criteria
+        Check(
+            "appetite", f"appetite ({criterion.name})", "pass" if criterion.met else "fail", criterion.sentence()
+        )
+        for criterion in record.criteria
     ]
 
 
@@ -95,7 +97,7 @@ def _units(number: int, summary: Summary) -> str:
 
 
 def uncovered(summary: Summary) -> str:
-    """What was left out of the audit; empty where nothing was."""
+    """Name the parts that the audit left out; empty if it left out none."""
     unread = f"No statistic reads {', '.join(summary.unread)}. " if summary.unread else ""
     some = summary.spec.design.documents is not None
     part = f"Only {_units(summary.documents, summary)} of the corpus audited." if some else ""
@@ -150,7 +152,9 @@ def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
         if check.state == "pass":
             continue
         results.append(_result(check, summary, "", check.message + _others(check, summary)))
-        results += [_result(check, summary, one, f"{one} is {check.rule}.") for one in check.documents]
+        results += [
+            _result(check, summary, document, f"{document} is {check.rule}.") for document in check.documents
+        ]
     made = summary.provenance
     driver = {"name": "ksdp", "version": made.versions["ksdp"], "rules": rules}
     run = {

@@ -71,7 +71,7 @@ def standalone(template: str, *, sheets: tuple[str, ...] = ("app.css",), **value
 
 
 def printer() -> Callable[[str], bytes]:
-    """What prints a page that stands alone to PDF; it loads nothing."""
+    """Return a function that prints a page that stands alone to PDF; it loads nothing."""
     try:
         from weasyprint import HTML
         from weasyprint.urls import URLFetcher
@@ -97,7 +97,7 @@ def _styled_charts(page: str) -> str:
 
 
 def parts_of(view: AuditModel) -> dict[str, Any]:
-    """What the parts that the report shares with an audit's page and a dossier are rendered with."""
+    """Return the values that the report, an audit's page and a dossier have in common."""
     summary = view.summary
     return {
         "summary": summary,

@@ -93,7 +93,7 @@ class _Ciphertexts:
 
 
 class _Node:
-    """What both sides know."""
+    """Common part of both sides."""
 
     def __init__(self, terms: RunTerms, session: bytes, engine: RoundEngine) -> None:
         if terms.server is None:
@@ -159,8 +159,8 @@ class RemovalDevice(_Node):
                 before = yield from self._engine.hear("product", self._devices[place])
             else:
                 yield from self._engine.tell("product", {})
-        told = yield from self._engine.hear("told", self._server)
-        total = read_from(self._server, unpack_array, told)
+        answer = yield from self._engine.hear("told", self._server)
+        total = read_from(self._server, unpack_array, answer)
         if total.shape != values.shape:
             raise ProtocolError(f"{self._server} sent a sum of another shape.")
         return total
@@ -216,9 +216,9 @@ class RemovalServer(_Node):
                 raise ProtocolError(f"{name} sent a vector of another length.")
             masked += np.frombuffer(body, dtype="<u8")
         noisy = self._coding.decode(masked).reshape(shape)
-        zero, one = form.public.encrypt(0), form.public.encrypt(1)
+        zero, unit = form.public.encrypt(0), form.public.encrypt(1)
         kept = secrets.randbelow(n)
-        bits = [form.public.rerandomise(zero if i == kept else one) for i in range(n)]
+        bits = [form.public.rerandomise(zero if i == kept else unit) for i in range(n)]
         yield from self._engine.tell("choices", {self._devices[0]: form.write(bits)})
         yield from self._engine.tell("bits", {})
         for _ in self._devices[1:]:

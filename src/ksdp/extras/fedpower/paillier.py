@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError, ProtocolError
 
 KEY_BITS = 3072
-"""Of n: 128 bits of security (NIST SP 800-57)."""
+"""Bits of n: 128 bits of security (NIST SP 800-57)."""
 _WINDOW = 6
 _LEAST_BITS = 256
-"""Of keys made for tests; nobody is protected by fewer than 2048."""
+"""Bits of keys made for tests; nobody is protected by fewer than 2048."""
 
 
 class FixedBase:
@@ -90,7 +90,7 @@ class PublicKey:
 
     @property
     def bits(self) -> int:
-        """Of n."""
+        """Bits of n."""
         return self.n.bit_length()
 
     @property

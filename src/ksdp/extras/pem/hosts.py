@@ -50,7 +50,7 @@ class PemHosts:
 
 @dataclass(frozen=True)
 class PemPrices:
-    """What a run of PEM costs a record, for the ledger."""
+    """Epsilon of a run of PEM for a record, for the ledger."""
 
     spec: PemProtocol
 
@@ -61,11 +61,11 @@ class PemPrices:
         return {"name": f"pem {spec.algorithm.name}", "version": spec.pem, "epsilon": spec.budget.epsilon}
 
     def worst(self, own: int) -> Price:
-        """Of all iterations."""
+        """Price of all iterations."""
         return pure_price(self.spec.budget.epsilon, promise(len(self.spec.servers)))
 
     def final(self, own: int, about: dict[str, Any]) -> Price:
-        """Of those that were run."""
+        """Price of the iterations that were run."""
         spent = float(about["claimed"]["epsilon"])
         return pure_price(spent, str(about["promise"])) if spent else Price(0.0, "no iteration was run")
 
@@ -88,7 +88,7 @@ class HeldRecords:
 
     clients: Mapping[str, sp.csr_array]
     hash: str
-    """Of all its records."""
+    """Hash of all its records."""
 
     @property
     def count(self) -> int:

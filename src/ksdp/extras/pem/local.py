@@ -30,16 +30,16 @@ _HOLDER, _HUB = "clients", "aggregator"
 
 @dataclass(frozen=True, eq=False)
 class PemResult:
-    """What came of a run."""
+    """Result of a run."""
 
     state: PemState
     """The last one."""
     rows: tuple[int, ...]
     """Records that took part, iteration by iteration."""
     epsilon: float
-    """What it cost a record."""
+    """Epsilon that the run cost a record."""
     sampler: str
-    """What drew the noise."""
+    """Sampler of the noise."""
     seconds: float
     sent: dict[str, int]
     """Bytes that clients, servers and the aggregator sent."""
@@ -47,8 +47,8 @@ class PemResult:
 
 def _terms(algorithm: PemAlgorithm, budget: Budget, run: PemRunSpec, rows: int) -> PemTerms:
     servers = tuple(f"server {number + 1}" for number in range(run.servers))
-    said = {"algorithm": repr(algorithm), "budget": repr(budget), "rows": rows, **run.model_dump(mode="json")}
-    return PemTerms((_HOLDER,), servers, _HUB, budget, rows, repr(algorithm), run.least_clients, said)
+    terms = {"algorithm": repr(algorithm), "budget": repr(budget), "rows": rows, **run.model_dump(mode="json")}
+    return PemTerms((_HOLDER,), servers, _HUB, budget, rows, repr(algorithm), run.least_clients, terms)
 
 
 def run_pem(

@@ -28,7 +28,7 @@ from ksdp.storage.readers.tables import check_rows
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """What the file holds, one record a row, in its order."""
+    """Records of the file, one a row, in its order."""
 
     path: Path
     matrix: sp.csr_array
@@ -37,7 +37,7 @@ class Records:
     clients: tuple[str, ...]
     """Names, sorted."""
     owners: NDArray[np.intp]
-    """Of each record, the place of its client among `clients`."""
+    """Place of each record's client among `clients`."""
 
     def parts(self) -> list[sp.csr_array]:
         """Each client's records."""
@@ -88,11 +88,11 @@ def _counts(spec: PemDataSpec, base: Path, path: Path, label: int | None) -> Rec
         if (wrong := (column != 0) & (column != 1)).any():
             row = int(wrong.argmax()) + 1
             raise Refused(path, "is not 0 or 1, and it is the label.", row=row, column=str(label % width + 1))
-    held = None
+    table = None
     if spec.labels is not None:
-        held = open_columns(spec_path(base, spec.labels), spec.encoding)
-        check_rows(held, matrix.shape[0])
-    return Records(path, matrix, (), *_clients(spec, held, matrix.shape[0], path))
+        table = open_columns(spec_path(base, spec.labels), spec.encoding)
+        check_rows(table, matrix.shape[0])
+    return Records(path, matrix, (), *_clients(spec, table, matrix.shape[0], path))
 
 
 def _clients(
@@ -117,8 +117,8 @@ def numbered(count: int) -> tuple[str, ...]:
 
 def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.intp]:
     codes, labels = table.coded(name)
-    known = {value: place for place, value in enumerate(values)}
-    places = np.array([known.get(value, -1) for value in labels.tolist()], dtype=np.intp)[codes]
+    place_of = {value: place for place, value in enumerate(values)}
+    places = np.array([place_of.get(value, -1) for value in labels.tolist()], dtype=np.intp)[codes]
     if (places < 0).any():
         row = int((places < 0).argmax()) + 1
         raise Refused(table.path, "is not one of the categories that the spec lists.", row=row, column=name)
@@ -154,19 +154,19 @@ def load_functions(path: str, folder: Path) -> OwnFunctions:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))  # processes of this machine inherit it
     try:
-        found = importlib.import_module(module)
-        made: Any = getattr(found, attribute)
+        loaded = importlib.import_module(module)
+        made: Any = getattr(loaded, attribute)
         if isinstance(made, type):
             made = made()
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
-        told = " ".join(str(error).split())[:200]
-        raise SpecError(f"`--functions` {path!r} cannot be used: {type(error).__name__}: {told}") from error
+        message = " ".join(str(error).split())[:200]
+        raise SpecError(f"`--functions` {path!r} cannot be used: {type(error).__name__}: {message}") from error
     if not isinstance(made, PemAlgorithm):
         wanted = "`name`, `init`, `map_in_client` and `reduce_in_aggregator`"
         raise SpecError(f"`--functions` {path!r} must have {wanted}.")
     if re.search(r" at 0x[0-9a-f]+", repr(made)):
         raise SpecError(f"`--functions` {path!r} must say its parameters in `repr`: make it a frozen dataclass.")
-    if found.__file__ is None:
+    if loaded.__file__ is None:
         raise SpecError(f"`--functions` {path!r} must be in a file.")
-    digest = hashlib.sha256(Path(found.__file__).read_bytes()).hexdigest()
+    digest = hashlib.sha256(Path(loaded.__file__).read_bytes()).hexdigest()
     return OwnFunctions(made, f"sha256:{digest}")

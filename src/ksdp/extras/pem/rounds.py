@@ -71,7 +71,7 @@ class PemTerms:
         return digest_of(self.terms)
 
     def role(self, name: str) -> str:
-        """What a host does: `server`, `aggregator` or `holder`."""
+        """Role of a host: `server`, `aggregator` or `holder`."""
         return "aggregator" if name == self.aggregator else "server" if name in self.servers else "holder"
 
     def room(self, block: VectorBlock, clients: int) -> int:
@@ -100,7 +100,7 @@ class PemOutcome:
     digest: str
     """SHA-256 of it as it was announced."""
     clients: int
-    """Of all hosts, at the start."""
+    """Clients of all hosts, at the start."""
     lost: tuple[str, ...]
     """Hosts that did not come, or were lost."""
     present: int = 0
@@ -108,7 +108,7 @@ class PemOutcome:
     rows: tuple[int, ...] = ()
     """Records that took part, iteration by iteration; the aggregator knows it."""
     sampler: str = ""
-    """What drew this server's noise."""
+    """Sampler of this server's noise."""
 
 
 def pem_rounds(
@@ -130,12 +130,12 @@ def pem_rounds(
     assert algorithm is not None
     if role == "aggregator":
         return (yield from _aggregate(side, random_bytes, algorithm))
-    held = _Clients(terms, algorithm, clients or {}, random_bytes, noise)
-    return (yield from _hold(side, random_bytes, held))
+    own_clients = _Clients(terms, algorithm, clients or {}, random_bytes, noise)
+    return (yield from _hold(side, random_bytes, own_clients))
 
 
 class _Side:
-    """What every host does: it greets, hears states, and compares the result."""
+    """Common part of all hosts: greet, hear states, and compare the result."""
 
     def __init__(self, terms: PemTerms, name: str) -> None:
         self.terms, self.name = terms, name
@@ -158,22 +158,22 @@ class _Side:
         """Greet all, and tell them how many clients are here."""
         terms = self.terms
         nonces = yield from greet(self.engine, terms.terms, random_bytes)
-        told = {self.name: clients} if clients else {}
+        counts = {self.name: clients} if clients else {}
         for peer, body in (yield from self.engine.everybody("clients", pack_number(clients))).items():
             if count := read_from(peer, number_of, body):
-                told[peer] = count
-        if told.keys() - set(terms.holders) or not told.keys() >= set(self.holders):
+                counts[peer] = count
+        if counts.keys() - set(terms.holders) or not counts.keys() >= set(self.holders):
             raise ProtocolError("A host without clients says that it has some, or the other way round.")
-        self.counts = told
-        self.enough(tuple(told))
+        self.counts = counts
+        self.enough(tuple(counts))
         fixed = (nonces[name] for name in (*terms.servers, terms.aggregator))  # the others may be lost
         self.session = hashlib.sha256(pack("pem-run", terms.digest, *fixed)).digest()
 
     def enough(self, roster: Sequence[str]) -> None:
         """Refuse a sum over fewer clients than the terms ask for."""
-        left = sum(self.counts.get(name, 0) for name in roster)
-        if left < self.terms.least_clients:
-            raise ProtocolError(f"{left} clients are there; the terms ask for {self.terms.least_clients}.")
+        remaining = sum(self.counts.get(name, 0) for name in roster)
+        if remaining < self.terms.least_clients:
+            raise ProtocolError(f"{remaining} clients are there; the terms ask for {self.terms.least_clients}.")
 
     def take(self, message: bytes) -> PemState | None:
         """The aggregator's state; none at the end. Iterations are counted here: each is a cost."""
@@ -246,11 +246,11 @@ class _Clients:
         return [pack("pem-upload", digest, where, share.astype("<u8").tobytes()) for share in shares], rows
 
     def _batch(self, name: str) -> sp.csr_array:
-        held, rows = self._records[name], self._terms.rows
+        records, rows = self._records[name], self._terms.rows
         if not self._terms.budget.stream:
-            return held
-        self._records[name] = held[rows:]
-        return held[:rows]
+            return records
+        self._records[name] = records[rows:]
+        return records[:rows]
 
 
 def split(values: Steps, servers: int, random: RandomBytes = os_random) -> Words:
@@ -341,8 +341,8 @@ def _aggregate(side: _Side, random_bytes: RandomBytes, algorithm: PemAlgorithm) 
         if side.take(message) is None:
             present = sum(side.counts.get(name, 0) for name in side.roster)
             return (yield from side.end(message, rows=tuple(counted), present=present))
-        told = yield from engine.exchange("uploads", {}, side.holders)
-        rows = {holder: _rows(side, holder, body) for holder, body in told.items()}
+        uploads = yield from engine.exchange("uploads", {}, side.holders)
+        rows = {holder: _rows(side, holder, body) for holder, body in uploads.items()}
         lists = yield from engine.exchange("present", {}, terms.servers)
         there = set(rows) & set(side.roster)
         for server, body in lists.items():

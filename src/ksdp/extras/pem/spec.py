@@ -27,7 +27,7 @@ from ksdp.protocols.programs.protocol_file import PartySpec, TimeoutsSpec
 
 
 class PemRecordsSpec(Section, frozen=True):
-    """What a record may look like; the same at every client."""
+    """Form of a record; the same at every client."""
 
     columns: tuple[str, ...] = ()
     """Numbers, taken as they are."""
@@ -144,7 +144,7 @@ class OwnSpec(Section, frozen=True):
     says: str | None = None
     """`repr` of the functions; must be given where several hosts mean the same ones."""
     code: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
-    """Of the file that they are in; must be given there too."""
+    """Hash of the file that they are in; must be given there too."""
 
     def algorithm(self, features: int) -> PemAlgorithm:
         """Nothing that a spec could make."""
@@ -163,10 +163,10 @@ class SparseSpec(Section, frozen=True):
 
 
 class BudgetSpec(Section, frozen=True):
-    """What a run may cost a record."""
+    """Limits of a run's cost for a record."""
 
     epsilon: Positive
-    """What the whole run may cost one record."""
+    """Epsilon of the whole run for one record."""
     sampling: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     """Chance with which a record takes part in an iteration."""
     batch: Number | None = None
@@ -193,7 +193,7 @@ _DELTA = 1e-5
 
 
 def promise(servers: int) -> str:
-    """What holds for a record, against whom."""
+    """Return the promise for a record, and against whom it holds."""
     return (
         "one record replaced by any other; how many each client has is public; trust: the aggregator, the other "
         f"clients and all but one of the {servers} servers together; everybody keeps to the protocol"
@@ -201,7 +201,7 @@ def promise(servers: int) -> str:
 
 
 def cost_of(budget: Budget, iterations: int, servers: int) -> dict[str, Any]:
-    """What so many iterations of a run cost a record, for `run.json`."""
+    """Return the cost of so many iterations for a record, for `run.json`."""
     return {
         "iterations": iterations,
         "planned_iterations": budget.iterations,
@@ -228,7 +228,7 @@ def check_label(records: PemRecordsSpec, algorithm: AlgorithmSpec) -> None:
 
 
 class PemTask(Section, frozen=True):
-    """What is computed, wherever it is run."""
+    """The computation, wherever it is run."""
 
     algorithm: AlgorithmSpec
     budget: BudgetSpec
@@ -269,7 +269,7 @@ class PemSpec(PemTask, frozen=True):
 
 
 class PemRecords(PemRecordsSpec, frozen=True):
-    """What a record looks like."""
+    """Form of a record."""
 
     features: Number | None = None
     """Columns of a count matrix; of a table they follow from the other keys."""
@@ -323,8 +323,8 @@ class PemProtocol(PemTask, frozen=True):
     @model_validator(mode="after")
     def _everybody_is_there(self) -> PemProtocol:
         names = [node.name for node in self.parties]
-        for what, found in (("name", names), ("address", [node.address for node in self.parties])):
-            if len(set(found)) != len(found):
+        for what, values in (("name", names), ("address", [node.address for node in self.parties])):
+            if len(set(values)) != len(values):
                 raise ValueError(f"`parties.{what}` must differ from host to host.")
         missing = sorted({*self.servers, self.aggregator} - set(names))
         if missing:
@@ -369,5 +369,5 @@ class PemProtocol(PemTask, frozen=True):
         lines: dict[str, Any] = {}
         for name, value in self.model_dump(mode="json", exclude={"parties": True, "timeouts": True}).items():
             table = value if isinstance(value, dict) else None
-            lines |= {name: value} if table is None else {f"{name}.{key}": one for key, one in table.items()}
+            lines |= {name: value} if table is None else {f"{name}.{key}": item for key, item in table.items()}
         return lines | {"parties": [[each.name, each.identity.hex()] for each in who]}

@@ -54,19 +54,19 @@ async def _looks(
     first: AuditRef, steps: Steps, tally: Tally, seconds: dict[str, float]
 ) -> tuple[Tested, tuple[AuditRef, ...]]:
     """Look after look, until so few verdicts are open; what they gave, and the stages they were made in."""
-    whole = await steps.run_in_thread(open_audit, first)
-    paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
-    names = tuple(s.name for s in whole.statistics)
-    copies = await steps.run_in_thread(copies_of, whole)
-    proved = proved_bound(whole, copies)
+    plan = await steps.run_in_thread(open_audit, first)
+    paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
+    names = tuple(s.name for s in plan.statistics)
+    copies = await steps.run_in_thread(copies_of, plan)
+    proved = proved_bound(plan, copies)
     interim: InterimVerdicts | None = None
-    covered = await steps.run_in_thread(coverage_of, whole)
-    scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, covered.may_clear)
+    covered = await steps.run_in_thread(coverage_of, plan)
+    scope = LookScope(plan.counted, plan.fresh_runs > 0, plan.reading, covered.may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
-    for number, look in enumerate(whole.looks):
+    for number, look in enumerate(plan.looks):
         if interim is not None:
-            rows = np.sort(whole.audited[open_documents(interim)])
-            name, seed, before = f"look-{number + 1}", whole.design.seed, refs[-1].stage
+            rows = np.sort(plan.audited[open_documents(interim)])
+            name, seed, before = f"look-{number + 1}", plan.design.seed, refs[-1].stage
             stage = Stage(name, seed, look.runs, rows, names, before)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             if not (first.may_sample or await steps.run_in_thread(all_stored, first.at(stage.name))):
@@ -79,13 +79,13 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        interim = after_look(interim, documents, number, look, whole.spec.decision_in_run, paper, scope)
-        interim = after_certificate(interim, proved, whole.spec.decision_in_run)
-        if len(open_documents(interim)) <= whole.spec.design.stop_when_open * len(whole.audited):
+        interim = after_look(interim, documents, number, look, plan.spec.decision_in_run, paper, scope)
+        interim = after_certificate(interim, proved, plan.spec.decision_in_run)
+        if len(open_documents(interim)) <= plan.spec.design.stop_when_open * len(plan.audited):
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    tested = Tested(whole, covered, len(refs), interim, controls, shuffled, canaries, copies=copies)
+    tested = Tested(plan, covered, len(refs), interim, controls, shuffled, canaries, copies=copies)
     return tested, tuple(refs)
 
 
@@ -132,9 +132,9 @@ def _with_fresh(tested: Tested, confirmed: Sequence[SliceEffects]) -> tuple[Test
         return tested, effects
     canaries = (*tested.canaries, ArmTests.join([part.canaries for part in confirmed]))
     rule, interim = tested.plan.spec.decision_in_run, tested.interim
-    known = {effect.row: effect.log10_p_above for effect in effects}
+    log10_p_of = {effect.row: effect.log10_p_above for effect in effects}
     rows = tested.plan.audited[for_fresh_runs(interim, rule)]
-    log10_p = [known.get(int(row), 0.0) for row in rows]
+    log10_p = [log10_p_of.get(int(row), 0.0) for row in rows]
     return replace(tested, interim=after_fresh(interim, log10_p, rule), canaries=canaries), effects
 
 

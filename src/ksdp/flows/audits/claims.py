@@ -55,9 +55,9 @@ def run_claim(
     inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence)
     own = own_code(spec.mechanism.model_dump(mode="json"), [made])
     code = content_key({"ours": code_hash(), "own": own}) if own else code_hash()
-    held = read_claim(opened, inputs, code)
-    if held is not None:
-        return AuditedClaim(held.finding, held.finished, True, inputs.path(opened))
+    claim = read_claim(opened, inputs, code)
+    if claim is not None:
+        return AuditedClaim(claim.finding, claim.finished, True, inputs.path(opened))
     current().stage("claim", 2 * runs)
     rng = np.random.default_rng(spec.seed)  # which no audit of documents uses
     finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
@@ -68,11 +68,11 @@ def run_claim(
 
 @dataclass(frozen=True)
 class AuditedRun:
-    """What guessing who was in one run proves of a mechanism."""
+    """Bound for a mechanism, by guessing who was in one run."""
 
     mechanism: str
     neighbours: str
-    """What epsilon is about: `add-remove` or `replace-one`."""
+    """Neighbours that epsilon is about: `add-remove` or `replace-one`."""
     statistic: str
     """By whose values was guessed."""
     delta: float
@@ -92,14 +92,14 @@ class AuditedRun:
 
     def sentence(self) -> str:
         """For people."""
-        found, verdict = self.found, "REFUTED" if self.refuted else "not refuted"
+        lower, verdict = self.found, "REFUTED" if self.refuted else "not refuted"
         claim = "no claim" if self.claimed_epsilon is None else f"claimed {self.claimed_epsilon:.3g}: {verdict}"
         guessed = "no guesses prove more than"
-        if found.guesses:
-            guessed = f"{found.right} of {found.guesses} guesses by {self.statistic} are right: at least"
+        if lower.guesses:
+            guessed = f"{lower.right} of {lower.guesses} guesses by {self.statistic} are right: at least"
         return (
-            f"{self.mechanism}, one run that each of {found.records} records entered by a fair coin: {guessed} "
-            f"epsilon {found.epsilon_low:.3g}, at delta {self.delta:.1g} ({self.neighbours}); {claim}. That is of "
+            f"{self.mechanism}, one run that each of {lower.records} records entered by a fair coin: {guessed} "
+            f"epsilon {lower.epsilon_low:.3g}, at delta {self.delta:.1g} ({self.neighbours}); {claim}. That is of "
             "all records together, and of none by itself."
         )
 
@@ -123,12 +123,12 @@ def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = Fal
     made = plan if simulated else replace(plan, mechanism=as_it_runs(mechanism))
     measured = measure(plan, Block(0, 0, 1), [run_observables(made, 0, 0)], plan.statistics)
     records = len(plan.audited)
-    scores = np.stack([measured.values[one.name][:records, 0] for one in plan.statistics])
+    scores = np.stack([measured.values[column.name][:records, 0] for column in plan.statistics])
     epsilon, delta = None, 0.0
     if stated is not None and isinstance(mechanism, Claims):
         sizes = [part.shape[0] for part in database_of(plan, 0, 0).parties]
         epsilon, delta = mechanism.claim(sizes, corpus.features)
-    found = one_run(scores, measured.inclusion[:records, 0], delta, confidence)
+    bounds = one_run(scores, measured.inclusion[:records, 0], delta, confidence)
     neighbours = "add-remove" if coins["kind"] == "shared" else "replace-one"
-    statistic = plan.statistics[found.score].name
-    return AuditedRun(mechanism.name, neighbours, statistic, delta, confidence, epsilon, found)
+    statistic = plan.statistics[bounds.score].name
+    return AuditedRun(mechanism.name, neighbours, statistic, delta, confidence, epsilon, bounds)

@@ -41,7 +41,7 @@ _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_i
 _SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""
 _COLUMNS = 12
-"""What a default audit of either mechanism tries, about: for the number of runs."""
+"""Approximate number of columns of a default audit, for the number of runs."""
 _SHARE = 0.4
 _RANK = 2
 _MORE = 2
@@ -66,8 +66,8 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
     rank = max(1, min(_RANK, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
     runs = _with_runs(len(corpus), margin)
     others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
-    held = int(_SHARE * len(corpus))
-    if held < 2:
+    size = int(_SHARE * len(corpus))
+    if size < 2:
         raise CorpusError(
             f"{shown(Path(here.path))}: only {len(corpus)} of its rows hold a feature; an audit needs 5 or more."
         )
@@ -86,7 +86,7 @@ rank = {rank}                      # more topics or directions leak more
 opens = "final"               # parties see the result alone, computed on shares; "every round" leaks more
 
 [design]
-party_size = {_SHARE}              # what one party enters: {held} documents. Fewer leak more
+party_size = {_SHARE}              # what one party enters: {size} documents. Fewer leak more
 with_runs = {runs}               # runs that hold a document: twice those that certify it where nothing leaks
 
 [decision]
@@ -94,8 +94,8 @@ level = 0.05                  # false discoveries among those called sensitive
 margin = {margin}                  # the largest advantage that you are willing to accept
 """
     spec = parse_spec(tomllib.loads(text))
-    known = before_words(known_before(make_plan(spec, corpus))) if corpus.features > rank else []
-    return "".join((text, *(f"# {line}\n" for line in ("", *known) if known)))
+    lines = before_words(known_before(make_plan(spec, corpus))) if corpus.features > rank else []
+    return "".join((text, *(f"# {line}\n" for line in ("", *lines) if lines)))
 
 
 def _left(corpus: Corpus) -> str:
@@ -154,21 +154,21 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         notes += f"# left out, as it repeats: {identity}\n"
     notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
     if text is not None:
-        said = (text, identity if "id" in keys else None, group, party)
-        left = [name for name in columns.names if name not in said]
-        notes += f"# left out: {', '.join(left)}\n" if left else ""
+        taken = (text, identity if "id" in keys else None, group, party)
+        others = [name for name in columns.names if name not in taken]
+        notes += f"# left out: {', '.join(others)}\n" if others else ""
         notes += '# stop_words = "none"         # for texts that are not in English\n'
     if "columns" in keys:
         labels = [name for name in columns.names if _ends(name, "labels") and name != party]
         gaps = [name for name in numbers if name not in wanted]
         words = [name for name in texts if name not in (*ids, group, party, *labels)]
-        for why, left in (
+        for why, others in (
             ("as ids", [n for n in ids if n != identity]),
             ("as labels", labels),
             ("as numbers are missing", gaps),
             ("as no numbers", words),
         ):
-            notes += f"# left out {why}: {', '.join(left)}\n" if left else ""
+            notes += f"# left out {why}: {', '.join(others)}\n" if others else ""
         notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
     return keys, notes
 
@@ -232,10 +232,10 @@ def _text(columns: Columns, names: dict[str, str], texts: list[str]) -> str | No
 def _words(columns: Columns, name: str) -> float:
     """Words in a row, on average: addresses and codes are long, and have none."""
     try:
-        found = columns.text(name)
+        texts = columns.text(name)
     except CorpusError:
         return 0.0
-    return sum(len(text.split()) for text in found) / max(len(found), 1)
+    return sum(len(text.split()) for text in texts) / max(len(texts), 1)
 
 
 def _whole(columns: Columns, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What an audit will cost and what it can find, before it is run. Nothing is written."""
+"""Forecast the cost and the power of an audit before it runs. Nothing is written."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Bill:
     values: int
     """Values and canaries of the documents, and which runs held them."""
     observables: int
-    """What the runs announced; zeros are kept too, so this is a bound."""
+    """Bytes of the runs' releases; zeros are kept too, so this is a bound."""
     corpus: int
 
     @property
@@ -86,7 +86,7 @@ _UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 
 def forecast_words(forecast: Mapping[str, Any]) -> str:
-    """What `ksdp plan` prints, from what `forecast` returned."""
+    """Return the text of `ksdp plan`, from a forecast."""
     lines = [f"{forecast['sentence']}"] if "sentence" in forecast else []
     lines += [f"expect    {expected}"] if (expected := forecast.get("expect")) else []
     lines += [
@@ -113,7 +113,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
     ]
     if (share := forecast.get("stop_when_open")) is not None:
         lines.append(f"ends      at a planned look where at most {share:.3g} of the documents are open")
-    lines += [f"{key:9} {said['sentence']}" for key in ("safe", "useful") if (said := forecast.get(key))]
+    lines += [f"{key:9} {statement['sentence']}" for key in ("safe", "useful") if (statement := forecast.get(key))]
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
     if (proof := forecast.get("promise")) is not None:
         lines.append(f"proof     {proof}")
@@ -137,16 +137,16 @@ _BAR, _NAMED = 30, 5
 def known_before(plan: Plan) -> dict[str, Any]:
     """Count the documents that are proved before any run, by tenths of D, and name those that pull at V most."""
     proved = np.zeros(0) if plan.absent is None else plan.absent.bound
-    known: dict[str, Any] = {"sensitive": len(proved), "unit": plan.units.word}
+    before: dict[str, Any] = {"sensitive": len(proved), "unit": plan.units.word}
     tenths = np.bincount(np.minimum((10 * proved).astype(np.int64), 9), minlength=10)
-    known["tenths"] = {f"{n / 10:.1f}": int(count) for n, count in enumerate(tenths) if count}
+    before["tenths"] = {f"{n / 10:.1f}": int(count) for n, count in enumerate(tenths) if count}
     rank, shown = traits_of(plan.mechanism).rank, absence_shown(plan.releases.read)
     if rank is not None and shown == "factor":
         mine = plan.holdings.victim
         moves = pull(rows_of(plan.units.matrix, mine), plan.holdings.size, rank)
         furthest = plan.audited[np.argsort(-moves[np.searchsorted(mine, plan.audited)], kind="stable")]
-        known["furthest"] = [str(name) for name in plan.units.ids[furthest[:_NAMED]]]
-    return known
+        before["furthest"] = [str(name) for name in plan.units.ids[furthest[:_NAMED]]]
+    return before
 
 
 def before_words(known: Mapping[str, Any]) -> list[str]:
@@ -265,8 +265,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
 def _seconds_of_a_run(plan: Plan) -> float:
     """CPU seconds of a run and its statistics under code without constants; the first run imports and learns."""
     for _ in range(2):
-        began, one = time.process_time(), Block(0, 0, 1)
-        measure(plan, one, sample(plan, one), plan.statistics)
+        began, block = time.process_time(), Block(0, 0, 1)
+        measure(plan, block, sample(plan, block), plan.statistics)
     return time.process_time() - began
 
 
@@ -299,7 +299,7 @@ def _first_look(forecast: Mapping[str, Any]) -> list[str]:
 
 
 def _sentence(plan: Plan, documents: int) -> str:
-    """Who runs what on how much, as a person would say it."""
+    """Describe the audit in a sentence, as a person would."""
     size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
     what = mechanism_words(plan.mechanism.name, given_fields(plan.mechanism))
     return (
@@ -331,7 +331,7 @@ def _promise(plan: Plan) -> str | None:
 
 
 _DRAWN, _RUNS, _FEWEST, _SECONDS = 60, 100, 40, 20.0
-"""Of the trial: documents, runs in either arm, the fewest that say anything, and CPU seconds."""
+"""Documents of the trial, runs in either arm, the fewest that say anything, and CPU seconds."""
 
 
 def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
@@ -374,23 +374,25 @@ def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
 
 def documents_wanted(plan: Plan) -> str | None:
     """From how many documents on a run is safe, or where a proof makes it so, useful: as `ksdp plan` says it."""
-    said = _useful(plan) if plan.proved else None if coverage_of(plan).unread else _safe(plan, costs_of(plan).run)
-    return None if said is None else str(said["needed"])
+    answer = (
+        _useful(plan) if plan.proved else None if coverage_of(plan).unread else _safe(plan, costs_of(plan).run)
+    )
+    return None if answer is None else str(answer["needed"])
 
 
 def _useful(plan: Plan) -> dict[str, Any] | None:
     """From how many documents on noise hardly costs anything, where that can be said beforehand."""
     corpus = plan.corpus
     parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
-    found = documents_useful(plan.mechanism, corpus.matrix, parties)
-    if found is None:
+    useful = documents_useful(plan.mechanism, corpus.matrix, parties)
+    if useful is None:
         return None
     sentence = (
-        f"the wanted directions are {found.ratio:.1f} times as strong as the noise, which hardly costs anything "
-        f"from about {found.documents:,} documents on (there are {len(corpus):,}); `ksdp gain` measures it"
+        f"the wanted directions are {useful.ratio:.1f} times as strong as the noise, which hardly costs anything "
+        f"from about {useful.documents:,} documents on (there are {len(corpus):,}); `ksdp gain` measures it"
     )
     needed = (
-        f"from about {found.documents:,} documents on the noise hardly costs anything, "
+        f"from about {useful.documents:,} documents on the noise hardly costs anything, "
         f"where there are {len(corpus):,}"
     )
-    return asdict(found) | {"needed": needed, "sentence": sentence}
+    return asdict(useful) | {"needed": needed, "sentence": sentence}

@@ -1,4 +1,4 @@
-"""What Prefect's pages show of an audit: how far it is; its result, its statistics and its report."""
+"""The pages of Prefect about an audit: its progress, result, statistics and report."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[
 
 
 def statistic_row(name: str, statistic: StatisticSummary) -> dict[str, Any]:
-    """What a table of Prefect's says of a statistic."""
+    """Return the row of a statistic in a table of Prefect."""
     return {
         "statistic": name,
         "median D": round(statistic.median_D, 3),

@@ -36,7 +36,7 @@ from ksdp.tasks.provenance import versions
 def values_of(
     store: Store, summary: Summary, document: str, statistics: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """What a document's tests read at the last look that it had: which runs held it, and the values, run by run.
+    """Return the data of a document's tests at its last look: which runs held it, and the values, run by run.
 
     Where the store does not keep values, the document alone is measured again: on stored observables, or in runs
     of the mechanism made again from the seed. The values are the same to the last bit, in the shapes of
@@ -63,8 +63,8 @@ def values_of(
 
 def curve_of(store: Store, summary: Summary, document: str, statistic: str) -> Curve:
     """The distributions of a document under one statistic, with it and without it; as `values_of`."""
-    held, (values,) = values_of(store, summary, document, [statistic])
-    return Curve.of(document, statistic, values, held)
+    inclusion, (values,) = values_of(store, summary, document, [statistic])
+    return Curve.of(document, statistic, values, inclusion)
 
 
 def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
@@ -72,8 +72,8 @@ def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
     names = stored_statistics(summary)
     if not names or keeps_values(summary):
         return held_out_distance(store, summary, document, place_of(store.audit(summary.audit), document))
-    held, values = values_of(store, summary, document, names)
-    advantage = held_out_advantage(values, held)
+    inclusion, values = values_of(store, summary, document, names)
+    advantage = held_out_advantage(values, inclusion)
     return None if np.isnan(advantage) else advantage
 
 

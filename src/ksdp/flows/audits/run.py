@@ -118,10 +118,10 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     With `held` the caller holds the store (`one_at_a_time`).
     """
     done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
-    left = [prepared for prepared in audits if prepared.ref not in done]
-    if left:
-        chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
-        done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
+    waiting = [prepared for prepared in audits if prepared.ref not in done]
+    if waiting:
+        chosen = chosen_place(place, Store(Path(waiting[0].ref.store)), [prepared.plan for prepared in waiting])
+        done |= dict(zip((prepared.ref for prepared in waiting), _run_flows(waiting, chosen, held), strict=True))
     elif place.performance is not None:
         current().say(f"{place.performance} is not written: all was done before, and nothing is left for Dask.")
     return [done[prepared.ref] for prepared in audits]
@@ -139,8 +139,8 @@ def _finished_before(prepared: Prepared) -> Summary | None:
         # What was measured again rests on the runs of the looks.
         looks = [name for name in stage_names(folder) if name != AGAIN and not name.startswith(DRAWN)]
         stages = [prepared.ref, *(prepared.ref.at(name) for name in looks)]
-        whole = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
-        if not all(whole):
+        complete = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
+        if not all(complete):
             return None
     except StoreError as error:
         if (folder / "audit.json").is_file():

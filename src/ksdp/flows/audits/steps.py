@@ -51,7 +51,7 @@ Result = TypeVar("Result")
 
 
 class Steps(Protocol):
-    """Who takes the steps of an audit."""
+    """The worker of an audit's steps."""
 
     async def run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call something that takes a while, without holding up what else this process does."""
@@ -64,7 +64,7 @@ class Steps(Protocol):
         done: Callable[[Result], None],
         attempt: int = 0,
     ) -> list[Result]:
-        """What a worker's function gives for each of these arguments, in their order."""
+        """Return the results of a worker's function for each of these arguments, in their order."""
 
     def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:
         """Show the progress of the runs outside the terminal, e.g. in Prefect."""

@@ -43,10 +43,10 @@ def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWH
     changed = spec.model_copy(update={"certificate": None, "planted": tuple(leak for leak, _ in planted)})
     aside = opened.root / "planted" / audit
     prepared = prepare_stored(make_plan(changed, plan.corpus), aside, may_sample=True)
-    found = run_prepared([prepared], place)[0]
-    if not found.valid:
-        raise InputError(f"the audit with planted leaks is void ({found.controls.reason}); see {aside}.")
-    called = VERDICTS.rows(read_verdicts(Store(aside).audit(found.audit)))
+    audited = run_prepared([prepared], place)[0]
+    if not audited.valid:
+        raise InputError(f"the audit with planted leaks is void ({audited.controls.reason}); see {aside}.")
+    called = VERDICTS.rows(read_verdicts(Store(aside).audit(audited.audit)))
     verdicts = {row.document: row.verdict for row in called}
     finished = clock().isoformat(timespec="seconds")
     strength = strength_of(plan, audit, planted, verdicts, finished)

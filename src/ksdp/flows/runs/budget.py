@@ -41,12 +41,12 @@ class Priced(Protocol):
         """The highest price that it may have for a party that enters so many documents."""
 
     def final(self, own: int, about: dict[str, Any]) -> Price:
-        """What it came to; `about` is what `run.json` says."""
+        """Return the true price; `about` is the content of `run.json`."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunPrices:
-    """Of a run among parties."""
+    """Prices of a run among parties."""
 
     run: Run
 
@@ -62,7 +62,7 @@ class RunPrices:
         return worst_price(terms.mechanism, own, terms.parties, terms.features)
 
     def final(self, own: int, about: dict[str, Any]) -> Price:
-        """Of the true sizes, where they are public."""
+        """Price at the true sizes, if they are public."""
         terms = self.run.terms
         return price_of(terms.mechanism, about["sizes"], terms.features) if about["sizes"] else self.worst(own)
 
@@ -78,7 +78,7 @@ class PartyBudgetSpec(Section, frozen=True):
     delta: Annotated[float, Field(gt=0, lt=1)] = _DELTA
     """The delta at which epsilon is stated."""
     advantage: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Of any attack that tells one record from another."""
+    """Advantage of any attack that tells one record from another."""
     unbounded: Annotated[int, Whole(0)] | None = None
     """Runs that promise nothing of a record, those without noise first of all."""
     aborted: Annotated[int, Whole(1)] = 5
@@ -107,7 +107,7 @@ class LedgerEntry:
 
     @property
     def words(self) -> str:
-        """What was run, as people call it."""
+        """Name of the run for people."""
         return mechanism_words(self.mechanism, self.identity)
 
 
@@ -124,7 +124,7 @@ class BudgetGuard:
     """Documents that enter."""
     clock: Clock
     name: str
-    """Of this run in the ledger."""
+    """Name of this run in the ledger."""
     drawn: float | None = None
     """The share that the party's secret draw lets in; None where all enter."""
 
@@ -133,7 +133,7 @@ class BudgetGuard:
         self._within()
 
     def _within(self) -> Price:
-        """What this run costs at most, if that is within the budget."""
+        """Price of this run at most, if that is within the budget."""
         price, runs = replace(self.priced.worst(self.own), drawn=self.drawn), entries(self.ledger)
         prices, aborted = [run.price for run in runs], sum(not run.finished for run in runs)
         before, after = spent_together(prices), spent_together([*prices, price])
@@ -222,7 +222,7 @@ def entries(ledger: Ledger) -> tuple[LedgerEntry, ...]:
 
 
 def spent(ledger: Ledger) -> Spent:
-    """What all runs of a ledger give away together."""
+    """Return the privacy loss of all runs of a ledger together."""
     return spent_together([run.price for run in entries(ledger)])
 
 

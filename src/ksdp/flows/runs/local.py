@@ -64,7 +64,7 @@ class Launcher:
         return ours
 
     def end(self, pipe: Connection) -> dict[str, Any]:
-        """What a party sends at its end."""
+        """Receive the message of a party at its end."""
         try:
             sent, content = pipe.recv()
         except EOFError:
@@ -84,7 +84,7 @@ class Launcher:
 
 @dataclass(frozen=True)
 class NodeFiles:
-    """What one node of a run has in the folder of all nodes' files."""
+    """Files of one node in the folder of all nodes' files."""
 
     name: str
     key: Path

@@ -54,7 +54,7 @@ class Signature:
     signature: str
 
     def signed(self) -> bytes:
-        """What the signature is over."""
+        """Bytes that the signature is over."""
         return _PREFIX + json.dumps([self.name, self.content, self.lines]).encode()
 
 
@@ -91,17 +91,17 @@ class ProtocolFile:
 
     @property
     def fingerprint(self) -> str:
-        """What people compare: groups of four hex digits, 160 bits."""
+        """Groups of four hex digits, 160 bits, for people to compare."""
         return "-".join(self.content[at : at + 4] for at in range(0, _DIGITS, 4))
 
     def _flat(self, value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         if isinstance(value, Mapping):
-            for key, one in value.items():
-                yield from self._flat(one, f"{path}.{key}" if path else str(key))
+            for key, item in value.items():
+                yield from self._flat(item, f"{path}.{key}" if path else str(key))
         elif path == "parties" and isinstance(value, list):
-            for at, one in enumerate(value):
-                name = one.get("name", at) if isinstance(one, Mapping) else at
-                yield from self._flat(one, f"parties.{name}")
+            for at, item in enumerate(value):
+                name = item.get("name", at) if isinstance(item, Mapping) else at
+                yield from self._flat(item, f"parties.{name}")
         elif re.fullmatch(r"(parties\..*|server)\.key", path) and isinstance(value, str):
             yield path, public_key(self.base, value).public_bytes_raw().hex()
         elif path == "features.vocabulary" and isinstance(value, str):
@@ -112,23 +112,23 @@ class ProtocolFile:
     @property
     def keys(self) -> dict[str, Ed25519PublicKey]:
         """Every party's, and the server's."""
-        found = {name: bytes.fromhex(fields["key"]) for name, (_, fields) in self._entries().items()}
-        return {name: Ed25519PublicKey.from_public_bytes(key) for name, key in found.items()}
+        by_party = {name: bytes.fromhex(fields["key"]) for name, (_, fields) in self._entries().items()}
+        return {name: Ed25519PublicKey.from_public_bytes(key) for name, key in by_party.items()}
 
     def faults(self) -> tuple[str, ...]:
-        """Who has not signed the lines that the file has now, one sentence each; none where all have."""
+        """Name those who have not signed the present lines of the file, one sentence each; none if all have."""
         keys = self.keys
-        found = {one.name: one for one in self.signatures}
-        faults = [f"{_plain(name)} is no party, and has signed it" for name in found if name not in keys]
+        signed = {signature.name: signature for signature in self.signatures}
+        faults = [f"{_plain(name)} is no party, and has signed it" for name in signed if name not in keys]
         for name, key in keys.items():
-            if name not in found:
+            if name not in signed:
                 faults.append(f"{name} has not signed it")
                 continue
-            if (one := found[name]).content != self.content:
-                faults.append(f"{name} has signed other lines: {self.changed_since(one)}")
+            if (signature := signed[name]).content != self.content:
+                faults.append(f"{name} has signed other lines: {self.changed_since(signature)}")
                 continue
             try:
-                key.verify(bytes.fromhex(one.signature), one.signed())
+                key.verify(bytes.fromhex(signature.signature), signature.signed())
             except (InvalidSignature, ValueError):
                 faults.append(f"the signature of {name} is not by the key that the file names for {name}")
         return tuple(faults)
@@ -160,7 +160,7 @@ class ProtocolFile:
         marks = "".join(_mark(key, value) for key, value in self.lines.items())
         unsigned = Signature(name, self.content, marks, "")
         mine = Signature(name, self.content, marks, key.sign(unsigned.signed()).hex())
-        self.write([one for one in self.signatures if one.name != name] + [mine])
+        self.write([signature for signature in self.signatures if signature.name != name] + [mine])
 
     def state(self, learns: str) -> ProtocolFile:
         """Write who learns what into the file, as its first line; signatures stay, of the lines they are over."""
@@ -182,13 +182,13 @@ class ProtocolFile:
 
     def merge(self, copies: Sequence[ProtocolFile]) -> None:
         """Take parties and signatures from copies of this file, whose other lines must be the same."""
-        entries, signatures = self._entries(), {one.name: one for one in self.signatures}
+        entries, signatures = self._entries(), {each.name: each for each in self.signatures}
         added: list[tuple[str, dict[str, str]]] = []
         for copy in copies:
-            here, there = ({k: v for k, v in one.lines.items() if not _of_party(k)} for one in (self, copy))
+            here, there = ({k: v for k, v in each.lines.items() if not _of_party(k)} for each in (self, copy))
             for key in sorted(here.keys() | there.keys()):
                 if here.get(key) != there.get(key):
-                    was, now = (_short(one.get(key, "left out")) for one in (here, there))
+                    was, now = (_short(each.get(key, "left out")) for each in (here, there))
                     raise InputError(
                         f"{copy.path.name} is no copy of {self.path.name}: `{_plain(key)}` is {now}, {was} here."
                     )
@@ -197,23 +197,24 @@ class ProtocolFile:
                     raise InputError(
                         f"{_plain(name)} has another entry in {copy.path.name} than in {self.path.name}."
                     )
-                if name not in self._entries() and all(one["name"] != name for _, one in added):
+                if name not in self._entries() and all(each["name"] != name for _, each in added):
                     added.append((kind, entry))
-            signatures |= {one.name: one for one in copy.signatures}
+            signatures |= {each.name: each for each in copy.signatures}
         self.write(signatures.values(), added)
 
     def _entries(self) -> dict[str, tuple[str, dict[str, str]]]:
         listed = self.tables.get("parties", [])
-        found = [("[[parties]]", one) for one in (listed if isinstance(listed, list) else [listed])]
-        found += [("[server]", self.tables["server"])] if "server" in self.tables else []
+        tables = [("[[parties]]", table) for table in (listed if isinstance(listed, list) else [listed])]
+        tables += [("[server]", self.tables["server"])] if "server" in self.tables else []
         entries = {}
-        for kind, one in found:
+        for kind, table in tables:
             if not (
-                isinstance(one, Mapping) and all(isinstance(one.get(k), str) for k in ("name", "address", "key"))
+                isinstance(table, Mapping)
+                and all(isinstance(table.get(k), str) for k in ("name", "address", "key"))
             ):
                 raise SpecError(f"each party in {self.path.name} must have a `name`, an `address` and a `key`.")
-            key = public_key(self.base, one["key"]).public_bytes_raw().hex()
-            entries[str(one["name"])] = (kind, {**one, "key": key})
+            key = public_key(self.base, table["key"]).public_bytes_raw().hex()
+            entries[str(table["name"])] = (kind, {**table, "key": key})
         return entries
 
     def write(self, signatures: Any, added: Sequence[tuple[str, Mapping[str, str]]] = ()) -> None:
@@ -229,14 +230,14 @@ def read_protocol_file(path: Path) -> ProtocolFile:
     """Read a protocol file, or the draft of one."""
     tables = read_toml(path, "the protocol file")
     listed = tables.pop("signatures", [])
-    whole = read_bounded(path, LARGEST_TOML).decode("utf-8")
-    first = _SIGNATURES.search(whole) if listed else None
-    text = whole[: first.start()] if first else whole
+    content = read_bounded(path, LARGEST_TOML).decode("utf-8")
+    first = _SIGNATURES.search(content) if listed else None
+    text = content[: first.start()] if first else content
     try:
-        signatures = tuple(Signature(**one) for one in listed)
-        if not all(isinstance(value, str) for one in listed for value in one.values()):
+        signatures = tuple(Signature(**table) for table in listed)
+        if not all(isinstance(value, str) for table in listed for value in table.values()):
             raise TypeError
-        if tomllib.loads(text) != tables or len({one.name for one in signatures}) != len(signatures):
+        if tomllib.loads(text) != tables or len({table.name for table in signatures}) != len(signatures):
             raise ValueError
     except (TypeError, ValueError, AttributeError):
         raise SpecError(
@@ -352,8 +353,8 @@ def read_run(path: Path, *, stated: bool = True) -> Run:
     if spec.shares is not None:
         if not uses_shares(mechanism):
             raise SpecError('`shares` must be left out unless `mechanism.opens` is "final" or norms are hidden.')
-        parties, asked = tuple(p.name for p in participants), spec.shares
-        shares = share_terms(mechanism, count, parties, asked.computing, asked.block, asked.rounds)
+        parties, computing = tuple(p.name for p in participants), spec.shares
+        shares = share_terms(mechanism, count, parties, computing.computing, computing.block, computing.rounds)
     terms = RunTerms(
         mechanism, count, vocabulary, precision, participants, server, rows=spec.features.rows or "", shares=shares
     )

@@ -85,13 +85,13 @@ class ScheduleMetrics(Collector):
         now = self._clock()
         newest = next((run for run in reversed(past) if run.outcome == "audited"), None)
         success = next((run.finished for run in reversed(past) if run.outcome != "void"), None)
-        left = next((run.level_left for run in reversed(past) if run.level_left is not None), schedule.level)
+        level_left = next((run.level_left for run in reversed(past) if run.level_left is not None), schedule.level)
         return {
             "largest_d": newest.largest_d if newest else None,
             "became_sensitive": newest.became_sensitive if newest else None,
             "largest_drift": newest.largest_drift if newest else None,
             "audit_seconds": newest.seconds if newest else None,
-            "level_left": left,
+            "level_left": level_left,
             "last_success_timestamp_seconds": success.timestamp() if success else None,
             "seconds_since_success": (now - (success or schedule.created)).total_seconds(),
         }

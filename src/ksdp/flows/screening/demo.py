@@ -27,7 +27,7 @@ _OPENED = {"every round": "every round", "final": "final output alone"}
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made."""
+    """Results of the demo."""
 
     every: Summary
     final: Summary
@@ -54,9 +54,9 @@ def demo_specs() -> list[Spec]:
         "design": {"party_size": 0.4, "with_runs": 200, "documents": 150, "fresh_runs": 30},
         "decision": {"margin": 0.3},
     }
-    asked = {"name": "pd-svd", "rank": 2}
+    mechanism = {"name": "pd-svd", "rank": 2}
     leaky = [
-        parse_spec(shared | {"title": title, "mechanism": asked | {"opens": what}})
+        parse_spec(shared | {"title": title, "mechanism": mechanism | {"opens": what}})
         for what, title in _OPENED.items()
     ]
     noise = shared | {
@@ -98,7 +98,7 @@ def _counted(summary: Summary) -> str:
 
 
 def demo_words(demo: Demo) -> str:
-    """What the demo shows: the three verdicts, what makes the run safer, and a signature that holds."""
+    """Return the text of the demo: the three verdicts, the safer run, and a signature that holds."""
     every, final, noise = demo.audits
     before, after = every.verdicts, final.verdicts
     lines = [

@@ -29,7 +29,7 @@ class ProposedList:
 
     store: Store
     plan: Plan
-    """Of that audit."""
+    """Plan of that audit."""
     summary: Summary
     verdicts: RoundVerdicts
     question: AuditQuestion
@@ -63,8 +63,8 @@ def first_round(proposal: ProposedList) -> RoundSummary:
 
 def is_exact(proposal: ProposedList) -> bool:
     """Whether the databases of the audit that proposed a list were drawn from exactly the listed documents."""
-    units, held = proposal.plan.units, proposal.plan.holdings
-    return set(proposal.listed) == set(units.ids[held.victim].tolist())
+    units, holdings = proposal.plan.units, proposal.plan.holdings
+    return set(proposal.listed) == set(units.ids[holdings.victim].tolist())
 
 
 def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest: int = 1) -> Screened:

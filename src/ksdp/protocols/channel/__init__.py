@@ -1,1 +1,1 @@
-"""What every protocol is built on: keys, messages, and state machines that take messages in order."""
+"""Foundations of every protocol: keys, messages, and state machines that take messages in order."""

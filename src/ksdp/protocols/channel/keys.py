@@ -1,4 +1,4 @@
-"""Who takes part, who signs what, and the keys that two of them share.
+"""Identities of participants, their signatures, and the keys that two of them share.
 
 An identity is an Ed25519 key that lasts; agreement keys (X25519) are made afresh for every session, and are not
 written down.
@@ -88,7 +88,7 @@ class Envelope:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Envelope:
-        """What `to_bytes` wrote; the signature is not checked here."""
+        """Read the bytes of `to_bytes`; the signature is not checked here."""
         session, kind, sender, body, signature = unpack("envelope", data, 5)
         return cls(session, name_of(kind), name_of(sender), body, signature)
 

@@ -99,7 +99,7 @@ _Read = TypeVar("_Read")
 
 
 def read_from(peer: str, read: Callable[[bytes], _Read], body: bytes) -> _Read:
-    """What a peer sent, read; `ProtocolError` with its name where it cannot be read."""
+    """Read the message of a peer; `ProtocolError` with its name if it cannot be read."""
     try:
         return read(body)
     except ProtocolError as error:
@@ -107,7 +107,7 @@ def read_from(peer: str, read: Callable[[bytes], _Read], body: bytes) -> _Read:
 
 
 def agreed(said: Mapping[str, _Read], what: str, same: Callable[[_Read, _Read], bool] = operator.eq) -> _Read:
-    """What all say, as the first by name says it."""
+    """Return the value that all state, as the first by name states it."""
     sides: list[list[str]] = []
     for name in sorted(said):
         side = next((side for side in sides if same(said[side[0]], said[name])), None)
@@ -122,7 +122,7 @@ def agreed(said: Mapping[str, _Read], what: str, same: Callable[[_Read, _Read], 
 
 @dataclass(frozen=True)
 class Round:
-    """What one node sends in one round."""
+    """Messages of one node in one round."""
 
     number: int
     kind: str
@@ -184,7 +184,7 @@ class RoundEngine:
 
 
 def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Message]:
-    """What arrived, if each message names the node that it came from."""
+    """Return the arrived messages, if each names the node that it came from."""
     messages = {peer: read_from(peer, read, body) for peer, body in arrived.items()}
     for peer, message in messages.items():
         if message.sender != peer:

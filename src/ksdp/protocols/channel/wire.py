@@ -107,7 +107,7 @@ def pack_array(array: Floats) -> bytes:
 
 
 def unpack_array(data: bytes) -> Floats:
-    """What `pack_array` wrote."""
+    """Read the bytes of `pack_array`."""
     fields = unpack("array", data)
     shape = tuple(number_of(field) for field in fields[1:])
     if not fields or len(shape) > _MOST_AXES or 8 * math.prod(shape) != len(fields[0]):
@@ -125,7 +125,7 @@ def pack_arrays(arrays: Mapping[str, Floats]) -> bytes:
 
 
 def unpack_arrays(data: bytes) -> dict[str, Floats]:
-    """What `pack_arrays` wrote."""
+    """Read the bytes of `pack_arrays`."""
     fields = unpack("arrays", data)
     if len(fields) % 2:
         raise ProtocolError("A list of arrays is damaged.")

@@ -34,7 +34,7 @@ _SMALL = 256
 
 
 class Kind(enum.IntEnum):
-    """What a frame is for."""
+    """Purpose of a frame."""
 
     RESUME = 1
     DATA = 2
@@ -48,7 +48,7 @@ class Frame:
 
     kind: Kind
     number: int = 0
-    """Of a `DATA` frame."""
+    """Number of a `DATA` frame."""
     received: int = 0
     """`DATA` frames that the sender has; the other end need not keep them."""
     payload: bytes = b""
@@ -77,7 +77,7 @@ class Resume:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Resume:
-        """What `to_bytes` wrote."""
+        """Read the bytes of `to_bytes`."""
         if len(data) != _RESUME.size:
             raise ProtocolError("A connection was opened with something else than a greeting.")
         return cls(*_RESUME.unpack(data))
@@ -87,15 +87,15 @@ async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
     """The next frame."""
     magic, kind, number, received, length = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     try:
-        known = Kind(kind) if magic == _MAGIC else None
+        frame_kind = Kind(kind) if magic == _MAGIC else None
     except ValueError:
-        known = None
-    if known is None:
+        frame_kind = None
+    if frame_kind is None:
         raise ProtocolError("sent something that is no frame of this protocol")
-    most = limit if known is Kind.DATA else _SMALL
+    most = limit if frame_kind is Kind.DATA else _SMALL
     if length > most:
         raise ProtocolError(f"sent a frame of {length} bytes; at most {most} are due")
-    return Frame(known, number, received, await reader.readexactly(length))
+    return Frame(frame_kind, number, received, await reader.readexactly(length))
 
 
 Observer = Callable[[str, str], None]
@@ -197,8 +197,8 @@ class Link:
             writer.close()
 
     async def _resume(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        known = self._theirs if self._fixed else _NOBODY
-        hello = Resume(self._process, known, self._received, self._checks)
+        expected = self._theirs if self._fixed else _NOBODY
+        hello = Resume(self._process, expected, self._received, self._checks)
         writer.write(Frame(Kind.RESUME, payload=hello.to_bytes()).to_bytes())
         opening = await asyncio.wait_for(read_frame(reader, 0), self._times.reconnect)
         if opening.kind is not Kind.RESUME:

@@ -253,8 +253,8 @@ class Mesh:
         absent = [name for name in absent if name not in optional]
         if absent:
             why = [self._trouble.get(name, self._missing) for name in absent]
-            said = "; ".join(f"{name}: {reason}" for name, reason in zip(absent, why, strict=True))
-            raise ProtocolError(f"Not all parties came within {wait:g} seconds. {said}.")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in zip(absent, why, strict=True))
+            raise ProtocolError(f"Not all parties came within {wait:g} seconds. {reasons}.")
         for link in self.links.values():
             link.begin()
 

@@ -44,7 +44,7 @@ SKEW = timedelta(days=1)
 
 @dataclass(frozen=True, eq=False)
 class Credentials:
-    """What a party shows the others, and whom it accepts."""
+    """Certificate that a party shows the others, and the parties that it accepts."""
 
     server: ssl.SSLContext
     """Accepts every peer."""
@@ -119,7 +119,7 @@ def _context(kind: int, accepted: str, chain: Path, password: bytes) -> ssl.SSLC
 
 
 def peer_of(connection: ssl.SSLObject, peers: Mapping[str, Ed25519PublicKey]) -> str:
-    """Who is at the other end, from the leaf it has shown and proved to hold."""
+    """Name of the other end, from the leaf certificate that it has shown and proved to hold."""
     shown = connection.getpeercert(binary_form=True)
     if shown is None or connection.version() != "TLSv1.3":
         raise ProtocolError("The other end did not identify itself.")

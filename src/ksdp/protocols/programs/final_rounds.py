@@ -185,13 +185,13 @@ def _blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[n
 
 
 def _residues(blocks: dict[str, list[Words]], rows: int, features: int) -> Residues:
-    found, at = np.empty((MODULI, rows * features), dtype=np.float32), 0
+    out, at = np.empty((MODULI, rows * features), dtype=np.float32), 0
     for name in sorted(blocks):
         while blocks[name]:  # not held twice
             part = residues(blocks[name].pop(0))
-            found[:, at : at + part.shape[1]] = part
+            out[:, at : at + part.shape[1]] = part
             at += part.shape[1]
-    return found.reshape(MODULI, rows, features)
+    return out.reshape(MODULI, rows, features)
 
 
 def largest_final_message(terms: RunTerms) -> int:

@@ -228,7 +228,7 @@ class Program:
     least: int = 2
     """Parties."""
     extra: str = ""
-    """Who takes all noises but one away: the entry point in `ksdp.requests`; empty where nobody does."""
+    """Entry point in `ksdp.requests` that takes all noises but one away; empty without one."""
 
     @property
     def noisy(self) -> bool:
@@ -283,7 +283,7 @@ class Precision:
         return cls(fraction_bits, min(2.0**bits, LARGEST) if is_noisy(mechanism) else 2.0**bits)
 
     def coding(self, parties: int) -> FixedPoint:
-        """Of SecSum; refused if sums of so many values could wrap."""
+        """Coding of SecSum; refused if sums of so many values could wrap."""
         return FixedPoint(self.fraction_bits, self.bound, parties)
 
 
@@ -319,7 +319,7 @@ class ServerSums(Protocol):
 
 @dataclass(frozen=True)
 class ExtraSums:
-    """What an entry point of `ksdp.requests` names: both sides of such sums."""
+    """Both sides of sums that an entry point of `ksdp.requests` names."""
 
     device: Callable[..., DeviceSums]
     """Given the terms, the session, the node's engine, and a source of secrets."""
@@ -347,7 +347,7 @@ def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:
 
 
 def how_summed(mechanism: Mechanism) -> str:
-    """What a run is made of, in one word."""
+    """Return the kind of sums of a run, in one word."""
     if opens_final(mechanism):
         return "shares"
     return "secsum+normedsecsum" if needs_norms(mechanism) else "secsum"

@@ -56,7 +56,7 @@ class TimeoutsSpec(Section, frozen=True):
 
 
 class SharesSpec(Section, frozen=True):
-    """Who computes on shares, and how: where `mechanism.opens` is "final", or norms are hidden."""
+    """Parties that compute on shares, and how: if `mechanism.opens` is "final", or norms are hidden."""
 
     computing: Annotated[tuple[str, ...], Field(min_length=3, max_length=3)] | None = None
     """The three parties that compute; must be given where there are more."""
@@ -78,7 +78,7 @@ class PartySpec(Section, frozen=True):
 
 
 class DraftSpec(Section, frozen=True):
-    """What a run is about, before it is known who takes part."""
+    """A run before it is known who takes part."""
 
     protocol: Literal[1]
     """Version of what is sent."""
@@ -96,7 +96,7 @@ class RunSpec(DraftSpec, frozen=True):
 
     parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
     server: PartySpec | None = None
-    """Who collects, where the mechanism needs that; it holds no documents."""
+    """Node that collects, if the mechanism needs one; it holds no documents."""
 
     @property
     def nodes(self) -> tuple[PartySpec, ...]:
@@ -106,8 +106,8 @@ class RunSpec(DraftSpec, frozen=True):
     @model_validator(mode="after")
     def _fits(self) -> RunSpec:
         for what in ("name", "address"):
-            found = [getattr(node, what) for node in self.nodes]
-            if len(set(found)) != len(found):
+            addresses = [getattr(node, what) for node in self.nodes]
+            if len(set(addresses)) != len(addresses):
                 raise ValueError(f"`parties.{what}` must differ from party to party, and from the server's.")
         return self
 

@@ -92,12 +92,12 @@ def _check(array: Floats, bound: float, what: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OpenedRun:
-    """What is known once everybody is known to mean the same run."""
+    """State of a run once everybody is known to mean the same one."""
 
     engine: RoundEngine
     statements: Mapping[str, Statement]
     sums: SumTerms
-    """Of the parties; its `session` is the run's."""
+    """Terms of the parties' sums; their `session` is the run's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ class RunOutcome:
 
     result: PartyResult
     session: str
-    """Of this run, 64 hex digits; the same at every node."""
+    """Session of this run, 64 hex digits; the same at every node."""
     digest: str
     """SHA-256 of the public result; the same at every node."""
     statements: Mapping[str, Statement]
@@ -114,7 +114,7 @@ class RunOutcome:
     sums: int = 0
     normed_sums: int = 0
     reveals: str = ""
-    """What follows from what was announced, in plain words."""
+    """Conclusions from the releases, in plain words."""
     asked: Mapping[str, int] = field(default_factory=dict)
     """How often what was asked for, where parties add noise."""
     sizes: tuple[int, ...] = ()
@@ -134,15 +134,15 @@ def greet(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomByt
 
 def compare(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomBytes) -> Rounds[dict[str, str]]:
     """Greet all others and go no further: by node, why a run with it would end here; empty where it would not."""
-    said: dict[str, str] = {}
+    statements: dict[str, str] = {}
     own = Greeting(terms, random_bytes(NONCE_BYTES))
     for peer, body in (yield from engine.everybody("greeting", own.to_bytes())).items():
         try:
             read_from(peer, Greeting.from_bytes, body).check(terms, peer)
-            said[peer] = ""
+            statements[peer] = ""
         except ProtocolError as error:
-            said[peer] = str(error)
-    return said
+            statements[peer] = str(error)
+    return statements
 
 
 def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: RandomBytes) -> Rounds[OpenedRun]:
@@ -152,8 +152,8 @@ def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: Ran
     statements = {name: statement}
     for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
         statements[peer] = read_from(peer, Statement.from_bytes, body)
-    for peer, said in statements.items():
-        if said.collects != (terms.server is not None and peer == terms.server.name):
+    for peer, theirs in statements.items():
+        if theirs.collects != (terms.server is not None and peer == terms.server.name):
             raise ProtocolError(f"{peer} takes part as what it is not: the server collects, parties do not.")
     seed = session_seed(terms, nonces, statements)
     return OpenedRun(engine, dict(sorted(statements.items())), SumTerms(terms.participants, seed))
@@ -200,7 +200,7 @@ def what_is_requested(request: Request) -> str:
 
 
 def request_body(request: Request | None) -> bytes:
-    """What a server is told before the answer; the same at every party. None: nothing more is requested.
+    """Encode the request to a server, the same at every party. None: nothing more is requested.
 
     Nothing that only one party knows is in it: deviations of uploads depend on data.
     """
@@ -296,8 +296,8 @@ class ProgramRounds:
         else:
             sent = pack("upload", pack_array(request.send(mine.values)), pack_array(request.beside))
             yield from self._engine.tell("upload", {self._server: sent})
-            told = yield from self._engine.hear("told", self._server)
-            total = read_from(self._server, unpack_array, told)
+            answer = yield from self._engine.hear("told", self._server)
+            total = read_from(self._server, unpack_array, answer)
         return request.after(total)
 
     def _normed_rows(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
@@ -347,7 +347,7 @@ class ProgramRounds:
 
 
 def what_noise_leaves(asked: Counter[str], parties: int) -> str:
-    """What follows from what was announced with noise, in plain words."""
+    """Say in plain words what follows from releases with noise."""
     sentences = []
     if asked["sum"]:
         who = "Each party learns the other's" if parties == 2 else f"Any {parties - 1} learn the last one's"
@@ -469,8 +469,8 @@ class _Server:
 
     def _what_comes(self) -> Rounds[tuple[str, float, tuple[int, ...]]]:
         requests = yield from self._from_all("ask")
-        asked = {name: read_from(name, _asked, body) for name, body in requests.items()}
-        return agreed(asked, "ask for different things and are out of step")
+        sums = {name: read_from(name, _asked, body) for name, body in requests.items()}
+        return agreed(sums, "ask for different things and are out of step")
 
     def _collect(self) -> Rounds[None]:
         sent = yield from self._from_all("upload")

@@ -1,4 +1,4 @@
-"""What the parties of a run agree on before anything that depends on data is said, and who must be trusted.
+"""Terms that the parties of a run agree on before any message that depends on data, and who must be trusted.
 
 Everybody sends the version of its software, all terms, which depend on no data, and a nonce. Where terms differ
 the others say which and how. The nonces of all make a run a new one: nothing of an earlier run is taken for this
@@ -39,7 +39,7 @@ from ksdp.protocols.programs.share_terms import (
 from ksdp.protocols.sums.secure_sum import what_follows
 
 PROTOCOL_VERSION = 1
-"""Of what parties send each other, and in which order."""
+"""Version of the messages between parties, and of their order."""
 NONCE_BYTES = 32
 _MAX_TERMS = 256
 
@@ -50,7 +50,7 @@ class DifferentTerms(ProtocolError):
 
 @dataclass(frozen=True)
 class RunTerms:
-    """What all parties must mean alike.
+    """Terms of a run that all parties must agree on.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class RunTerms:
     def terms(self) -> dict[str, Any]:
         """Every term by its name, as JSON knows values."""
         assert is_dataclass(self.mechanism)
-        said = {
+        lines = {
             "protocol": PROTOCOL_VERSION,
             "mechanism.name": self.mechanism.name,
             "mechanism.version": self.mechanism.version,
@@ -148,13 +148,13 @@ class RunTerms:
             "server": [self.server.name, self.server.identity.hex()] if self.server else None,
         }
         if self.rows:
-            said["rows"] = self.rows
+            lines["rows"] = self.rows
         if self.shares is not None:
-            said |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
+            lines |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
         for each in fields(self.mechanism):
             if each.init:
-                said[f"mechanism.{each.name}"] = getattr(self.mechanism, each.name)
-        return said
+                lines[f"mechanism.{each.name}"] = getattr(self.mechanism, each.name)
+        return lines
 
     @cached_property
     def digest(self) -> bytes:
@@ -182,7 +182,7 @@ class Greeting:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Greeting:
-        """What `to_bytes` wrote."""
+        """Read the bytes of `to_bytes`."""
         nonce, software, text = unpack("greeting", data, 3)
         terms = _object(text)
         plain = name_of(software)
@@ -224,14 +224,14 @@ class Statement:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Statement:
-        """What `to_bytes` wrote."""
-        said, clearance = unpack("statement", data, 2)
+        """Read the bytes of `to_bytes`."""
+        state, clearance = unpack("statement", data, 2)
         text = name_of(clearance)
-        whole = len(text) == 64 and set(text) <= set("0123456789abcdef")
-        known = ((b"cleared", True, False), (b"uncleared", False, True), (b"collects", False, True))
-        if (said, whole, text == "") not in known:
+        is_hash = len(text) == 64 and set(text) <= set("0123456789abcdef")
+        states = ((b"cleared", True, False), (b"uncleared", False, True), (b"collects", False, True))
+        if (state, is_hash, text == "") not in states:
             raise ProtocolError("A statement is damaged.")
-        return cls(said == b"cleared", text, said == b"collects")
+        return cls(state == b"cleared", text, state == b"collects")
 
     def as_json(self) -> dict[str, Any]:
         """For files."""
@@ -241,13 +241,13 @@ class Statement:
 
 
 COLLECTS = Statement(cleared=False, collects=True)
-"""What a server states."""
+"""Statement of a server."""
 
 
 def session_seed(terms: RunTerms, nonces: Mapping[str, bytes], statements: Mapping[str, Statement]) -> bytes:
     """32 bytes that only the nodes of this one run share, with all that was said so far."""
-    said = (pack("said", p.name.encode(), nonces[p.name], statements[p.name].to_bytes()) for p in terms.nodes)
-    return hashlib.sha256(pack("run", terms.digest, *said)).digest()
+    parts = (pack("said", p.name.encode(), nonces[p.name], statements[p.name].to_bytes()) for p in terms.nodes)
+    return hashlib.sha256(pack("run", terms.digest, *parts)).digest()
 
 
 def _json(value: Any) -> bytes:
@@ -256,12 +256,12 @@ def _json(value: Any) -> bytes:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise ProtocolError("A greeting is damaged.") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ProtocolError("A greeting is damaged.")
-    return found
+    return value
 
 
 LARGEST_GREETING = 4 << 20
@@ -310,7 +310,7 @@ def _spread(terms: Mapping[str, Any]) -> dict[str, Any]:
     spread: dict[str, Any] = {}
     for name, value in terms.items():
         table = value if isinstance(value, Mapping) else None
-        spread |= {name: value} if table is None else {f"{name}.{key}": one for key, one in table.items()}
+        spread |= {name: value} if table is None else {f"{name}.{key}": item for key, item in table.items()}
     return spread
 
 

@@ -1,4 +1,4 @@
-"""What parties agree on for a run of which something is computed on shares: its final output, or its norms."""
+"""Terms of a run of which something is computed on shares: its final output, or its norms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_FEATURES = 1 << 13
 
 @dataclass(frozen=True)
 class ShareTerms:
-    """Who computes on shares, and how."""
+    """Parties that compute on shares, and how."""
 
     computing: tuple[str, ...]
     """Names of the three parties that compute; sorted."""
@@ -32,13 +32,13 @@ class ShareTerms:
 
 
 LARGEST_NOISE = 2.0**22
-"""Of all parties together, in absolute value."""
+"""Largest noise of all parties together, in absolute value."""
 TAIL = 40.0
 """Deviations within which every number that is drawn lies, but with probability 1e-340."""
 
 
 def exact_part(mechanism: Mechanism) -> Mechanism:
-    """What is computed before noise is added."""
+    """Return the mechanism without its noise."""
     return mechanism.inner if isinstance(mechanism, Noisy) else mechanism
 
 
@@ -180,7 +180,7 @@ def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:
 
 
 def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
-    """Who could learn more than what is opened."""
+    """Name those who could learn more than what is opened."""
     if not opens_final(mechanism):
         return (
             "Hidden is one number, the length that all norms have in common: their ratios follow from what is "

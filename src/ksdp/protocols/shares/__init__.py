@@ -1,1 +1,1 @@
-"""What three parties compute on shares of all parties' numbers (MPyC), and open alone."""
+"""Computations of three parties on shares of all parties' numbers (MPyC), which open their result alone."""

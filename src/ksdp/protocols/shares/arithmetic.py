@@ -75,21 +75,21 @@ class PairedBits:
 
     async def total(self, parts: Pair) -> Pair:
         """A_0 + A_1 + A_2 modulo 2^64."""
-        one, other = parts
+        first, other = parts
         # A_0 + A_1 + A_2 is their XOR and twice their majority; two parts know each product in it.
-        carry = await self._reshared(one & other)
+        carry = await self._reshared(first & other)
         carry = (carry[0] << np.uint64(1), carry[1] << np.uint64(1))
         generate = await self._both(parts, carry)
-        whole = propagate = (one ^ carry[0], other ^ carry[1])
+        all_carry = propagate = (first ^ carry[0], other ^ carry[1])
         for level in range(6):
             step = np.uint64(1 << level)
-            left = [np.concatenate([part, part]) for part in propagate]
+            doubled = [np.concatenate([part, part]) for part in propagate]
             right = [np.concatenate([g << step, p << step]) for g, p in zip(generate, propagate, strict=True)]
-            found = await self._both((left[0], left[1]), (right[0], right[1]))
-            half = len(one)
-            generate = (generate[0] ^ found[0][:half], generate[1] ^ found[1][:half])
-            propagate = (found[0][half:], found[1][half:])
-        return whole[0] ^ (generate[0] << np.uint64(1)), whole[1] ^ (generate[1] << np.uint64(1))
+            both = await self._both((doubled[0], doubled[1]), (right[0], right[1]))
+            half = len(first)
+            generate = (generate[0] ^ both[0][:half], generate[1] ^ both[1][:half])
+            propagate = (both[0][half:], both[1][half:])
+        return all_carry[0] ^ (generate[0] << np.uint64(1)), all_carry[1] ^ (generate[1] << np.uint64(1))
 
     async def _both(self, left: Pair, right: Pair) -> Pair:
         return await self._reshared((left[0] & right[0]) ^ (left[0] & right[1]) ^ (left[1] & right[0]))
@@ -135,11 +135,11 @@ class Local:
 def fixed(array: NDArray[np.float64], fraction: int = FRACTION) -> Integers:
     """Public numbers as integers modulo the prime, exactly; of at most 2^50 with 53 bits."""
     mantissa, exponent = np.frexp(np.asarray(array, dtype=np.float64))
-    whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
+    integers = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
     places = exponent.astype(np.int64) - 53 + fraction
     up = np.maximum(places, 0).astype(object)
     down = np.maximum(-places, 0).astype(object)
-    return np.asarray(((whole << up) >> down) % PRIME)
+    return np.asarray(((integers << up) >> down) % PRIME)
 
 
 def reals(values: Integers, fraction: int) -> NDArray[np.float64]:
@@ -159,11 +159,11 @@ class SharedArithmetic:
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
-        held = {who: key for who, key in sorted(runtime._prss_keys.items()) if len(who) == COMPUTING - 1}
+        keys = {who: key for who, key in sorted(runtime._prss_keys.items()) if len(who) == COMPUTING - 1}
         # Another purpose, another key: MPyC hashes with its own.
-        self._keys = [shake_128(key + b"ksdp masks").digest(16) for key in held.values()]
+        self._keys = [shake_128(key + b"ksdp masks").digest(16) for key in keys.values()]
         self._heard = blake2b(digest_size=BYTES)
-        self._lacked = [next(iter(set(range(COMPUTING)) - set(who))) for who in held]
+        self._lacked = [next(iter(set(range(COMPUTING)) - set(who))) for who in keys]
         # A share of what a key draws is it times a line through 1 at 0 and 0 at the party that lacks the key.
         me = runtime.pid
         self._factors = np.array([(lacks - me) * (6 // (lacks + 1)) for lacks in self._lacked], dtype=np.int64)
@@ -188,7 +188,7 @@ class SharedArithmetic:
             hidden.append(behind)
             tops.append(top)
             most.append(bits + 2)
-        parts, found, at = await self._exchanged(np.concatenate(hidden)), [], 0
+        parts, shares, at = await self._exchanged(np.concatenate(hidden)), [], 0
         for each, top, bits in zip(locals_, tops, most, strict=True):
             first, second, third = (part[at : at + len(top)] for part in parts)
             at += len(top)
@@ -198,8 +198,8 @@ class SharedArithmetic:
                     f"A number on shares is larger than any can be: {self._others()} deviates, or a party has "
                     "entered rows beyond `precision.bound`."
                 )
-            found.append(integers_of(numbers, each.value.shape))
-        return found
+            shares.append(integers_of(numbers, each.value.shape))
+        return shares
 
     def _others(self) -> str:
         return " or ".join(name for at, name in enumerate(self._runtime.names) if at != self._runtime.pid)
@@ -208,27 +208,27 @@ class SharedArithmetic:
         """The same of symmetric matrices, or stacks of them: half the numbers, and symmetric to the last bit."""
         upper = [np.triu_indices(each.value.shape[-1]) for each in locals_]
         halves = [replace(each, value=each.value[(..., *at)]) for each, at in zip(locals_, upper, strict=True)]
-        found = []
+        rounded = []
         for each, (rows, columns), half in zip(locals_, upper, await self.rounded(*halves), strict=True):
-            whole = np.empty_like(each.value)
-            whole[..., rows, columns] = whole[..., columns, rows] = half
-            found.append(whole)
-        return found
+            matrix = np.empty_like(each.value)
+            matrix[..., rows, columns] = matrix[..., columns, rows] = half
+            rounded.append(matrix)
+        return rounded
 
     def _drawn(self, entries: int, bits: int) -> NDArray[np.uint32]:
         """Numbers below 2^bits, shape (2, entries, 7), from keys of two parties each: two of three summands."""
         unique = int.from_bytes(self._runtime._prss_uci(), "little")
-        found = np.stack(
+        words = np.stack(
             [keystream(key, BYTES * entries, unique).view("<u4").reshape(-1, WORDS) for key in self._keys]
         ).astype(np.uint32, copy=False)
-        whole, rest = divmod(bits, 32)
-        if whole < WORDS:
-            found[..., whole] &= np.uint32((1 << rest) - 1)
-            found[..., whole + 1 :] = 0
-        return found
+        full_words, rest = divmod(bits, 32)
+        if full_words < WORDS:
+            words[..., full_words] &= np.uint32((1 << rest) - 1)
+            words[..., full_words + 1 :] = 0
+        return words
 
     async def opened(self, share: Integers) -> Integers:
-        """What everybody learns, of a share of degree 1."""
+        """Open a share of degree 1 to everybody."""
         return integers_of(await self._opened_words(words_of(share % PRIME)), share.shape)
 
     async def _opened_words(self, share: Words) -> Words:
@@ -236,8 +236,8 @@ class SharedArithmetic:
         parts = await self._exchanged(share)
         if not fits_line(*parts):
             raise ProtocolError(f"The shares of an opened value do not fit: {self._others()} deviates.")
-        whole: Words = lowered(*parts, 0, np.zeros_like(share), _ANY)[0]
-        return whole
+        opened: Words = lowered(*parts, 0, np.zeros_like(share), _ANY)[0]
+        return opened
 
     async def _exchanged(self, share: Words) -> list[Words]:
         runtime = self._runtime
@@ -263,16 +263,16 @@ class SharedArithmetic:
         """
         if bits >= _WIDTH - 1:
             kind = self._runtime.SecInt(bits + 1, p=PRIME)
-            found = self._runtime.np_sgn(kind.array(FIELD.array(share.ravel() % PRIME, check=False)), LT=True)
-            return np.asarray((await self._runtime.gather(found)).value).reshape(share.shape)
+            signs = self._runtime.np_sgn(kind.array(FIELD.array(share.ravel() % PRIME, check=False)), LT=True)
+            return np.asarray((await self._runtime.gather(signs)).value).reshape(share.shape)
         return (await self._bits(share.ravel(), bits, slice(_WIDTH - 1, None))).reshape(share.shape)
 
     async def _bits(self, share: Integers, bits: int, places: slice) -> Integers:
         """Some of the 64 lowest bits of numbers below 2^bits in absolute value, number by number."""
         words = await PairedBits(self._runtime).total(await self._in_pairs(share, bits))
         shifts = np.arange(_WIDTH, dtype=np.uint64)[places]
-        one, other = (((word[:, None] >> shifts) & np.uint64(1)).ravel() for word in words)
-        first, second, third = self._each((one, other))
+        first_bits, other = (((word[:, None] >> shifts) & np.uint64(1)).ravel() for word in words)
+        first, second, third = self._each((first_bits, other))
         for other in (second, third):  # XOR of whole numbers: a + b - 2 a b
             (both,) = await self.rounded(Local(first * other, 2, 0))
             first = (first + other - 2 * both) % PRIME
@@ -287,7 +287,7 @@ class SharedArithmetic:
     async def check_lengths(self, rows: Integers, most: int, bits: int) -> None:
         """Open whether every row's squared length is from most - 2^bits to `most`; end the run where not."""
         heard = np.frombuffer(self._heard.digest(), dtype="<u4").reshape(1, WORDS)
-        if any((said != heard).any() for said in await self._exchanged(heard)):
+        if any((theirs != heard).any() for theirs in await self._exchanged(heard)):
             raise ProtocolError(f"{self._others()} deviates: they were sent different shares.")
         rest, size = most - (rows * rows).sum(axis=1), max(bits, most.bit_length()) + 1
         low, high = await self.rounded(Local(rest, size, 0), Local(rest, size, _CUT))
@@ -302,9 +302,9 @@ class SharedArithmetic:
         (tied,) = await self.rounded(Local(np.hstack([secret[:, :1] * rows, secret[:, 1:] * claimed]), _ANY, 0))
         terms = secret[:, 0] * (most - claimed @ weights) - (tied[:, : rows.shape[1]] * rows).sum(axis=1)
         terms = terms + (tied[:, rows.shape[1] :] * (claimed - 1)).sum(axis=1)
-        (left,) = await self.rounded(Local(terms.sum(keepdims=True), _ANY, 0))
-        (left,) = await self.rounded(Local(left * self._secret((1,)), _ANY, 0))
-        if (await self.opened(left))[0] != 0:
+        (difference,) = await self.rounded(Local(terms.sum(keepdims=True), _ANY, 0))
+        (difference,) = await self.rounded(Local(difference * self._secret((1,)), _ANY, 0))
+        if (await self.opened(difference))[0] != 0:
             raise ProtocolError(
                 f"What was to be opened is not as long as it can be, and nothing but this was opened: "
                 f"{self._others()} deviates, or a party has entered rows beyond `precision.bound`."
@@ -326,12 +326,12 @@ class SharedArithmetic:
 
     def _each(self, bits: Pair) -> list[Integers]:
         """Shares of degree 1 of all three parts of bits held in pairs; zero at the party that lacks the part."""
-        runtime, found = self._runtime, [np.zeros(len(bits[0]), dtype=object) for _ in range(COMPUTING)]
+        runtime, bits_out = self._runtime, [np.zeros(len(bits[0]), dtype=object) for _ in range(COMPUTING)]
         for step, part in zip((1, 2), bits, strict=True):
             lacks = (runtime.pid + step) % COMPUTING
             factor = int(self._factors[self._lacked.index(lacks)])
-            found[lacks] = part.astype(object) * (factor * _SIXTH % PRIME)
-        return found
+            bits_out[lacks] = part.astype(object) * (factor * _SIXTH % PRIME)
+        return bits_out
 
 
 def product(left: Integers, right: Integers) -> Integers:

@@ -46,7 +46,7 @@ _HIDING = 64
 
 
 class Turns:
-    """What MPyC needs of an event loop: callbacks in the order they came, until there are none."""
+    """The event loop that MPyC needs: callbacks in the order they came, until there are none."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[Callable[..., object], tuple[Any, ...], Context | None]] = deque()
@@ -75,7 +75,7 @@ class Turns:
         """Asked for before an exception that ends the run."""
 
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
-        """Of tasks that end with the run."""
+        """Ignore the exceptions of tasks that end with the run."""
 
 
 class _Outbox:
@@ -155,7 +155,7 @@ class ComputingParty:
 
     @property
     def result(self) -> Any:
-        """Of the computation."""
+        """Result of the computation."""
         return self._task.result()
 
     def turn(self, arrived: Mapping[int, bytes]) -> dict[int, bytes]:

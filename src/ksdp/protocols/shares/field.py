@@ -84,12 +84,12 @@ def _sixth(number: _Accumulated) -> None:
         carry += number[at]
         number[at] = carry & _BASE
         carry >>= 32
-    left = carry + times
+    remainder = carry + times
     for step in range(WORDS):
         at = WORDS - 1 - step
-        left = (left << 32) | number[at]
-        number[at] = left // 6
-        left %= 6
+        remainder = (remainder << 32) | number[at]
+        number[at] = remainder // 6
+        remainder %= 6
 
 
 @njit(cache=True, nogil=True)
@@ -112,7 +112,7 @@ def masked(
 ) -> tuple[Words, Words]:
     """Numbers behind masks, and what is taken off again once they are opened and shifted."""
     n = len(values)
-    found, tops = np.empty((n, WORDS), dtype=np.uint32), np.empty((n, WORDS), dtype=np.uint32)
+    words, tops = np.empty((n, WORDS), dtype=np.uint32), np.empty((n, WORDS), dtype=np.uint32)
     sums = np.empty(WORDS, dtype=np.int64)
     for i in range(n):
         for at in range(WORDS):
@@ -125,7 +125,7 @@ def masked(
             sums[at] += np.int64(values[i, at]) + np.int64(offset[at])
         folded(sums)
         for at in range(WORDS):
-            found[i, at] = sums[at]
+            words[i, at] = sums[at]
             sums[at] = 0
             for key in range(2):
                 sums[at] += factors[key] * _shifted(drawn[key, i], shift, at)
@@ -136,29 +136,29 @@ def masked(
         folded(sums)
         for at in range(WORDS):
             tops[i, at] = sums[at]
-    return found, tops
+    return words, tops
 
 
 @njit(cache=True, nogil=True)
 def lowered(first: Words, second: Words, third: Words, shift: int, tops: Words, most: int) -> tuple[Words, bool]:
-    """What three shares of degree 2 say, over 2^shift and rounded down, less `tops`; if all is below 2^most."""
+    """Combine three shares of degree 2, over 2^shift and rounded down, less `tops`; all must be below 2^most."""
     n = len(first)
-    found = np.empty((n, WORDS), dtype=np.uint32)
-    sums, whole = np.empty(WORDS, dtype=np.int64), np.empty(WORDS, dtype=np.uint32)
+    words = np.empty((n, WORDS), dtype=np.uint32)
+    sums, word = np.empty(WORDS, dtype=np.int64), np.empty(WORDS, dtype=np.uint32)
     fits = True
     for i in range(n):
         for at in range(WORDS):
             sums[at] = 3 * (np.int64(first[i, at]) - np.int64(second[i, at])) + np.int64(third[i, at])
         folded(sums)
         for at in range(WORDS):
-            whole[at] = sums[at]
+            word[at] = sums[at]
         for at in range(WORDS):
-            fits &= _shifted(whole, most, at) == 0
-            sums[at] = _shifted(whole, shift, at) - np.int64(tops[i, at])
+            fits &= _shifted(word, most, at) == 0
+            sums[at] = _shifted(word, shift, at) - np.int64(tops[i, at])
         folded(sums)
         for at in range(WORDS):
-            found[i, at] = sums[at]
-    return found, fits
+            words[i, at] = sums[at]
+    return words, fits
 
 
 @njit(cache=True, nogil=True)
@@ -241,9 +241,9 @@ def _of_residues(sums: NDArray[np.float64]) -> Words:
             over += parts[which] * _OVER[which]
             for at in range(_HALVES):
                 halves[at] += parts[which] * _PARTS[which, at]
-        whole = np.floor(over)
+        quotient = np.floor(over)
         for at in range(_HALVES):
-            halves[at] -= whole * _WRAP[at]
+            halves[at] -= quotient * _WRAP[at]
         for at in range(WORDS):
             words[at] = np.int64(halves[2 * at]) + (np.int64(halves[2 * at + 1]) << 16)
         folded(words)
@@ -266,7 +266,7 @@ def integers_of(words: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
 
 
 def left_residues(values: Integers) -> Residues:
-    """What a left factor of a product is needed as, shape (22, ...)."""
+    """Return the residues of a left factor of a product, shape (22, ...)."""
     out: Residues = residues(words_of(values)).reshape(-1, *values.shape)
     return out
 
@@ -281,8 +281,8 @@ def modular_product(left: Residues, right: Integers) -> Integers:
         sums = np.matmul(left.astype(np.float64), factors)
     else:
         sums = np.zeros((len(left), left.shape[1], columns))
-        for found, part, factor in zip(sums, left, factors, strict=True):
-            _add_product(found, part, factor)
+        for product, part, factor in zip(sums, left, factors, strict=True):
+            _add_product(product, part, factor)
     return integers_of(_of_residues(sums.reshape(len(sums), -1)), sums.shape[1:])
 
 
@@ -329,10 +329,10 @@ def added(shares: list[bytes]) -> Words:
 
 
 def symmetric_residues(upper: Words, size: int) -> Residues:
-    """Of a symmetric matrix of which the upper triangle is given, row by row."""
+    """Return the residues of a symmetric matrix whose upper triangle is given, row by row."""
     triangles = residues(upper)
     out = np.empty((len(triangles), size, size), dtype=np.float32)
     rows, columns = np.triu_indices(size)
-    for whole, part in zip(out, triangles, strict=True):
-        whole[rows, columns] = whole[columns, rows] = part
+    for matrix, part in zip(out, triangles, strict=True):
+        matrix[rows, columns] = matrix[columns, rows] = part
     return out

@@ -131,7 +131,7 @@ async def leading(shares: SharedArithmetic, matrix: Integers, wanted: tuple[int,
 SUM_BITS = 32
 """Fraction bits of what is entered."""
 MOST_ROWS = 1 << 17
-"""Of one party; 64 parties have at most 2^23, and `reciprocal` reaches to 2^-24."""
+"""Most rows of one party; 64 parties have at most 2^23, and `reciprocal` reaches to 2^-24."""
 _OUT = 40
 
 
@@ -183,6 +183,6 @@ async def unit_rows(shares: SharedArithmetic, rows: Integers) -> Integers:
     roots = np.diagonal(await inverse_root(shares, np.diag(scaled), _LEAST_ROOT))
     growth = growth_bits(cubic_steps(_LEAST_ROOT))
     (factor,) = await shares.rounded(Local(scale * roots, 30 + FACTOR_FRACTION + growth, 0))
-    whole = NORM_BITS + 1 + FACTOR_FRACTION  # S t / sqrt(Q t^2 / 2^122) at `FACTOR_FRACTION`
-    (unit,) = await shares.rounded(Local(rows * factor[:, None], whole + 1, whole - UNIT_FRACTION))
+    bits = NORM_BITS + 1 + FACTOR_FRACTION  # S t / sqrt(Q t^2 / 2^122) at `FACTOR_FRACTION`
+    (unit,) = await shares.rounded(Local(rows * factor[:, None], bits + 1, bits - UNIT_FRACTION))
     return unit

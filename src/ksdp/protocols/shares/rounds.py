@@ -80,7 +80,7 @@ class ComputingSide:
         return arrived
 
     def learn(self, work: Callable[[Any], Coroutine[Any, Any, Arrays]] | None) -> Rounds[Arrays]:
-        """What all learn of a computation on shares; `work` is None where this party does not compute."""
+        """Learn the result of a computation on shares; `work` is None if this party does not compute."""
         party = None
         if work is not None:
             assert self._me is not None

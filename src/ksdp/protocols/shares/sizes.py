@@ -1,4 +1,4 @@
-"""What is public of the arithmetic on shares: polynomials, and how large numbers can be (checked beforehand).
+"""Public sizes of the arithmetic on shares: polynomials, and how large numbers can be (checked beforehand).
 
 Iterated, a polynomial takes an unknown number of a known range to 1. Newton's iterations for 1 / sqrt(g) and 1 / z
 grow a small number by 1.5 and 2 a step. With coefficients that are best for the range that is left (equal ends, a
@@ -21,7 +21,7 @@ _CLOSE = 2.0**-50
 """The last step leaves less than this to 1."""
 
 _LEAST_END = 2.0**-14
-"""What 1 goes to must not be lost in the rounding of coefficients: a smaller range is treated as this one."""
+"""Least image of 1, which rounding of coefficients must not lose: a smaller range is treated as this one."""
 
 
 def _coded(alpha: float, beta: float) -> tuple[int, int]:
@@ -88,7 +88,7 @@ _PRODUCT_BITS = 156
 
 @dataclass(frozen=True)
 class SimplexSizes:
-    """Of a factorisation without regularisers, whose topics are on the unit simplex; public."""
+    """Public sizes of a factorisation without regularisers, whose topics are on the unit simplex."""
 
     rank: int
     features: int
@@ -153,7 +153,7 @@ class TopicSizes:
     rank: int
     penalties: Penalties
     largest: float
-    """What the squares of all parties' entries add up to at most: s^2."""
+    """Bound of the sum of squares of all parties' entries: s^2."""
 
     def __post_init__(self) -> None:
         alpha, _, gamma, _ = self.penalties
@@ -188,12 +188,12 @@ class TopicSizes:
 
     @property
     def fixed_alpha(self) -> float:
-        """Of |T'|."""
+        """Fixed-point regulariser of |T'|."""
         return self.penalties[0] * self.tau / self.largest
 
     @property
     def fixed_gamma(self) -> float:
-        """Of |W'|; W = (s / tau) W'."""
+        """Fixed-point regulariser of |W'|; W = (s / tau) W'."""
         return self.penalties[2] / (self.tau * math.sqrt(self.largest))
 
     @property

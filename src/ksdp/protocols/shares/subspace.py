@@ -62,7 +62,7 @@ class NotConverged(Exception):
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What is computed; public, agreed."""
+    """Parameters of a decomposition; public, agreed."""
 
     rank: int
     features: int
@@ -76,7 +76,7 @@ class Decomposition:
 
 @dataclass(frozen=True, eq=False)
 class OpenedSubspace:
-    """What everybody has learnt."""
+    """Results that everybody has learnt."""
 
     basis: NDArray[np.float64]
     """W^T, shape (rank, features)."""
@@ -230,8 +230,8 @@ async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, ove
     square, half = await shares.rounded(
         Local(product(ritz, ritz), 2 * FRACTION + 2), Local(product(ritz, overlap), 2 * FRACTION + 2)
     )
-    (whole,) = await shares.rounded(Local(product(half, ritz), 2 * FRACTION + 2))
-    return np.asarray((gram - 2 * square + whole) % PRIME)
+    (outside,) = await shares.rounded(Local(product(half, ritz), 2 * FRACTION + 2))
+    return np.asarray((gram - 2 * square + outside) % PRIME)
 
 
 async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) -> None:
@@ -242,8 +242,8 @@ async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) 
         Local(within, 2 * FRACTION + 2), Local(least * least, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS)
     )
     good = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
-    for found in top.found:
-        (good,) = await shares.rounded(Local(good * found, 2, 0))
+    for residues in top.found:
+        (good,) = await shares.rounded(Local(good * residues, 2, 0))
     if (await shares.opened(good))[0] != 1:
         raise NotConverged
 

@@ -66,7 +66,7 @@ class SharedRows:
 
     @property
     def count(self) -> int:
-        """Of rows."""
+        """Number of rows."""
         return int(self.residues.shape[1])
 
     def times(self, right: Integers) -> Integers:
@@ -75,11 +75,11 @@ class SharedRows:
 
     def transposed_times(self, right: Integers) -> Integers:
         """That of the transpose with one of shape (rows, k), a part of the rows at a time."""
-        found = np.zeros((self.residues.shape[2], right.shape[1]), dtype=object)
+        product = np.zeros((self.residues.shape[2], right.shape[1]), dtype=object)
         for first in range(0, len(right), MOST_INNER):
             part = slice(first, first + MOST_INNER)
-            found = (found + modular_product(self.residues[:, part].transpose(0, 2, 1), right[part])) % PRIME
-        return found
+            product = (product + modular_product(self.residues[:, part].transpose(0, 2, 1), right[part])) % PRIME
+        return product
 
 
 class _TopicSteps:
@@ -105,13 +105,13 @@ class _TopicSteps:
         """max(number, 0) times the inverse."""
         shares, sizes = self.shares, self.sizes
         most = fraction + sizes.terms_bits
-        left, coarse = await shares.rounded(
+        change, coarse = await shares.rounded(
             Local(number % PRIME, most, fraction - KEPT), Local(number % PRIME, most, fraction - SIGNED)
         )
         below = await shares.negative(coarse, SIGNED + sizes.terms_bits)
         (quotient,) = await shares.rounded(
             Local(
-                left * inverse,
+                change * inverse,
                 KEPT + sizes.terms_bits + SCALE_FRACTION + SCALE_GROWTH,
                 SCALE_FRACTION + sizes.scale_bits,
             )
@@ -141,9 +141,9 @@ class _FullFit(_TopicSteps):
             inverse = await self.inverse(np.diagonal(gram).copy())
             for t in range(sizes.rank):
                 others = [u for u in range(sizes.rank) if u != t]
-                left = (fits[:, t] << KEPT) - weights[:, others] @ gram[others, t]
-                left = left - (self.gamma >> (ROW_BITS - KEPT))
-                weights[:, t] = await self.kept(left, 2 * KEPT, inverse[t : t + 1])
+                numerators = (fits[:, t] << KEPT) - weights[:, others] @ gram[others, t]
+                numerators = numerators - (self.gamma >> (ROW_BITS - KEPT))
+                weights[:, t] = await self.kept(numerators, 2 * KEPT, inverse[t : t + 1])
                 topics[t], gram[t] = await self.topic(t, topics, weights)
                 gram[:, t] = gram[t]
         return topics
@@ -153,9 +153,9 @@ class _FullFit(_TopicSteps):
         shares, sizes = self.shares, self.sizes
         others = [u for u in range(sizes.rank) if u != t]
         (overlaps,) = await shares.rounded(Local((weights.T @ weights[:, t]) % PRIME, self.square, KEPT))
-        left = self.rows.transposed_times(weights[:, t : t + 1])[:, 0] - self.alpha
-        left = left - ((overlaps[others] @ topics[others]) << (ROW_BITS - KEPT))
-        topic = await self.best(left, overlaps[t : t + 1], topics[t])
+        numerators = self.rows.transposed_times(weights[:, t : t + 1])[:, 0] - self.alpha
+        numerators = numerators - ((overlaps[others] @ topics[others]) << (ROW_BITS - KEPT))
+        topic = await self.best(numerators, overlaps[t : t + 1], topics[t])
         changed = topics.copy()
         changed[t] = topic
         (gram,) = await shares.rounded(Local((changed @ topic) % PRIME, self.square, KEPT))
@@ -194,8 +194,8 @@ class _ObservedFit(_TopicSteps):
         (sums,) = await self.shares.rounded(Local(sums, KEPT + 2 * self.sizes.reach_bits, 0))
         inverse = await self.inverse(sums[:, t])
         others = [u for u in range(self.sizes.rank) if u != t]
-        held = (parts[others].T * sums[:, others]).sum(axis=1) if others else 0
-        return await self.kept(fits - (held << (ROW_BITS - KEPT)), ROW_BITS + KEPT, inverse)
+        fitted = (parts[others].T * sums[:, others]).sum(axis=1) if others else 0
+        return await self.kept(fits - (fitted << (ROW_BITS - KEPT)), ROW_BITS + KEPT, inverse)
 
 
 PASSES = 9
@@ -251,8 +251,8 @@ class _SimplexFit(_FullFit):
         parts, unit = await shares.rounded(
             Local(above * over, bits, 0), Local(square, KEPT + d_bits, KEPT - SIGNED)
         )
-        asked = np.concatenate([above.sum(keepdims=True) - count, unit - _UNUSED]) % PRIME
-        fewer, unused = await shares.negative(asked, SIGNED + d_bits)
+        questions = np.concatenate([above.sum(keepdims=True) - count, unit - _UNUSED]) % PRIME
+        fewer, unused = await shares.negative(questions, SIGNED + d_bits)
         (parts,) = await shares.rounded(Local((1 - fewer) * parts, bits, 0))
         inverse = await reciprocal(shares, square * (1 << (FRACTION - KEPT - d_bits)) % PRIME)
         (topic,) = await shares.rounded(
@@ -283,13 +283,13 @@ class NotProjected(Exception):
 
 @dataclass(frozen=True)
 class Sweeps:
-    """What is computed; public, agreed."""
+    """Parameters of the sweeps; public, agreed."""
 
     sizes: AnySizes
     sweeps: int
-    """Of the rows."""
+    """Sweeps over the rows."""
     before: int = 0
-    """Of the parties' own topics, where these make the start."""
+    """Sweeps over the parties' own topics, if these make the start."""
 
 
 async def topics_of(

@@ -115,6 +115,6 @@ class FixedPoint:
         return np.asarray(signed * 2.0**-self.fraction_bits, dtype=np.float64)
 
     def to_bytes(self) -> bytes:
-        """What parties compare to know that they mean the same."""
+        """Return bytes that parties compare to know that they mean the same."""
         bound = self.bound.hex().encode()
         return pack("fixed-point", pack_number(self.fraction_bits), bound, pack_number(self.parties))

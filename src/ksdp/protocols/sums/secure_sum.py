@@ -61,7 +61,7 @@ from ksdp.protocols.sums.masks import PairwiseMasks
 
 @dataclass(frozen=True)
 class SumTerms:
-    """What all parties agree on before the first message."""
+    """Agreement of all parties before the first message."""
 
     participants: tuple[Participant, ...]
     """Sorted by name; at least two."""
@@ -85,10 +85,10 @@ class Contribution:
     session: bytes
     sender: str
     number: int
-    """Of the sum, from 0."""
+    """Number of the sum, from 0."""
     shape: tuple[int, ...]
     coding: bytes
-    """Of `FixedPoint.to_bytes`."""
+    """Bytes of `FixedPoint.to_bytes`."""
     payload: bytes | memoryview
     """Entries modulo 2^64, little-endian."""
     tags: tuple[tuple[str, bytes], ...]
@@ -108,7 +108,7 @@ class Contribution:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Contribution:
-        """What `to_bytes` wrote; the tag is checked by `SumParty.combine`."""
+        """Read the bytes of `to_bytes`; the tag is checked by `SumParty.combine`."""
         fields = unpack("contribution", data)
         if len(fields) < 2 or len(fields) % 2:
             raise ProtocolError("A contribution has the wrong number of fields.")
@@ -122,7 +122,7 @@ class Contribution:
 
 
 def what_follows(parties: int) -> str:
-    """What somebody who took part can compute from an exact sum, in plain words."""
+    """Say in plain words what a party can compute from an exact sum."""
     if parties == 2:
         return "Two parties: each learns the other's input exactly, by subtracting its own from the sum."
     return f"Any {parties - 1} of the {parties} parties together learn the last one's input, by subtraction."
@@ -321,8 +321,8 @@ class SumRounds:
     def total(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
         """The sum of the parties' shares."""
         contribution = self._party.contribute(share, self._coding).to_bytes()
-        said = pack("summed", self._heard, contribution)
-        arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, said), self._peers)
+        message = pack("summed", self._heard, contribution)
+        arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, message), self._peers)
         total = self._party.combine(from_senders(self._opened(arrived), Contribution.from_bytes))
         self._heard = hashlib.sha256(pack("heard", self._heard, total.astype("<f8").tobytes())).digest()
         return total

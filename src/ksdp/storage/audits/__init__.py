@@ -1,1 +1,1 @@
-"""What the store holds of an audit, and questions to it."""
+"""Files of an audit in the store, and queries on them."""

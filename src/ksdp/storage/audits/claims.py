@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ksdp.audit.mechanisms.claims import ClaimFinding
 
 VERSION = 1
-"""Of the format of a file."""
+"""Version of the format of a file."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StoredClaim:
     finished: str
     """ISO 8601."""
     versions: Mapping[str, str]
-    """Of the libraries; `code` is the hash of the code that computed it."""
+    """Versions of the libraries; `code` is the hash of the code that computed it."""
 
     def to_json(self) -> dict[str, Any]:
         """As the file holds it."""
@@ -59,7 +59,7 @@ class StoredClaim:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> StoredClaim:
-        """What `to_json` gave."""
+        """Return the claim that `to_json` wrote."""
         from ksdp.audit.mechanisms.claims import ClaimFinding  # numerics, and most stores hold no claim
 
         if told.get("version") != VERSION:
@@ -86,16 +86,17 @@ def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | No
 
 
 def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:
-    """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
-    refutes the claim if there is any; of these one by the sampler that really runs; of these that of most runs; of
-    these the newest. Which sampler the audit itself simulated with does not matter.
+    """Return the claim to show beside an audit's mechanism: the same one with the same parameters.
+
+    One that refutes the claim comes first; then one by the sampler that really runs, the one of most runs, and the
+    newest. The sampler that the audit itself simulated with does not matter.
     """
     wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters))
     mine = []
     for path in sorted((store.root / "claims").glob("*.json")):
         claim = _read(path)
-        asked = claim.inputs
-        if (asked.mechanism, asked.version, _unsampled(asked.parameters)) == wanted:
+        inputs = claim.inputs
+        if (inputs.mechanism, inputs.version, _unsampled(inputs.parameters)) == wanted:
             mine.append(claim)
     return max(mine, key=_standing, default=None)
 

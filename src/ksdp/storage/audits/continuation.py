@@ -25,10 +25,10 @@ UNDER_WAY = ("starting", "waiting", "running")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What an audit continues."""
+    """The audit that another continues."""
 
     spec: str
-    """What a clearance is bound to, of the first one's spec (`ksdp.audit.specs.models.Spec.binding`)."""
+    """Hash of the first one's spec that a clearance is bound to (`ksdp.audit.specs.models.Spec.binding`)."""
     audits: tuple[str, ...]
     """From the first one on."""
 
@@ -39,7 +39,7 @@ def write_origin(store: Store, audit: str, origin: Origin) -> None:
 
 
 def read_origin(store: Store, audit: str) -> Origin | None:
-    """What an audit continues; None where nothing."""
+    """Return the origin of an audit that continues another; None if it continues none."""
     path = store.audit(audit) / "origin.json"
     if not path.exists():
         return None

@@ -103,9 +103,9 @@ def read_values_by_run(
     for block in _blocks(stage, lane):
         with whole_values(summary.audit, folder, block):
             cells.append(read_values(folder, block, stage.key, row // ROW_GROUP, statistics, precision))
-    one = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
-    (held,), found = stack_blocks(cells, one, summary.design.reading.runs(stage.runs))
-    return held, np.array([values[0] for values in found], dtype=np.float64)
+    row_slice = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
+    (inclusion,), columns = stack_blocks(cells, row_slice, summary.design.reading.runs(stage.runs))
+    return inclusion, np.array([values[0] for values in columns], dtype=np.float64)
 
 
 def read_arms(store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]) -> list[Curve]:
@@ -115,8 +115,8 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
     """
     if not statistics:
         return []
-    held, values = read_values_by_run(store, summary, document, place, statistics)
-    return [Curve.of(document, name, row, held) for name, row in zip(statistics, values, strict=True)]
+    inclusion, values = read_values_by_run(store, summary, document, place, statistics)
+    return [Curve.of(document, name, row, inclusion) for name, row in zip(statistics, values, strict=True)]
 
 
 def held_out_distance(store: Store, summary: Summary, document: str, place: int) -> float | None:
@@ -128,12 +128,12 @@ def held_out_distance(store: Store, summary: Summary, document: str, place: int)
     if not names:
         return None
     try:
-        held, values = read_values_by_run(store, summary, document, place, names)
+        inclusion, values = read_values_by_run(store, summary, document, place, names)
     except DamagedFile:
         raise
     except StoreError:
         return None
-    advantage = held_out_advantage(values, held)
+    advantage = held_out_advantage(values, inclusion)
     return None if np.isnan(advantage) else advantage
 
 

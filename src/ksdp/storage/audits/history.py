@@ -49,19 +49,19 @@ LATEST = "latest"
 
 def find_audit(store: Store, name: str) -> str:
     """The id of the finished audit that a person named."""
-    known = store.audits()
-    if name in known:
+    audits = store.audits()
+    if name in audits:
         return name
     if name == LATEST:
-        for sentence in () if known else lost_audits(store).values():
+        for sentence in () if audits else lost_audits(store).values():
             raise DamagedFile(sentence)
-        if not known:
+        if not audits:
             raise NotFound(f"there is no finished audit in {store.root}.")
         if not (signable := signable_audits(store)):
             raise NotFound(f"no audit in {store.root} can be signed; name one that `ksdp list` shows.")
         return signable[0].audit
     lost = lost_audits(store)
-    mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
+    mine = [audit for audit in (*audits, *lost) if audit.startswith(name)] if name else []
     if len(mine) > 1:
         raise NotFound(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
     if not mine:
@@ -181,7 +181,9 @@ def signable_audits(store: Store) -> tuple[Brief, ...]:
 def signable_among(store: Store, audits: Sequence[Brief]) -> tuple[Brief, ...]:
     """`signable_audits` of a history that was read."""
     parts, deciding = part_audits(store), deciding_audits(store)
-    return tuple(one for one in audits if one.decides and (one.audit not in parts or one.audit in deciding))
+    return tuple(
+        entry for entry in audits if entry.decides and (entry.audit not in parts or entry.audit in deciding)
+    )
 
 
 def screen_ids(store: Store) -> list[str]:

@@ -75,19 +75,19 @@ def finished_audits(store: Store) -> list[str]:
 
 def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     """All audits of a question, in the order in which they were started."""
-    return tuple(one for one in _attempts(store) if one.question == question)
+    return tuple(attempt for attempt in _attempts(store) if attempt.question == question)
 
 
 def read_questions(store: Store) -> dict[str, AuditQuestion]:
-    """What every audit asked."""
+    """Return the question of every audit."""
     from ksdp.audit.screening.clearance import AuditQuestion  # imports numpy
 
-    return {one.audit: AuditQuestion(one.question, one.file) for one in _attempts(store)}
+    return {attempt.audit: AuditQuestion(attempt.question, attempt.file) for attempt in _attempts(store)}
 
 
 def find_attempt(store: Store, audit: str) -> Attempt | None:
     """An audit as it was started; None where the ledger does not name it."""
-    return next((one for one in [*_attempts(store)] if one.audit == audit), None)
+    return next((attempt for attempt in [*_attempts(store)] if attempt.audit == audit), None)
 
 
 def lost_audits(store: Store) -> dict[str, str]:
@@ -170,6 +170,6 @@ def _stands(path: Path, name: str, value: str) -> bool:
         return False
     with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         before = content.rfind(b"\n", 0, max(content.rfind(b"\n"), 0)) + 1
-        whole = before + sum(len(line) + 1 for line in whole_lines(content[before:]))
+        length = before + sum(len(line) + 1 for line in whole_lines(content[before:]))
         # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.
-        return 0 <= content.find(f"{json.dumps(name)}: {json.dumps(value)}".encode("ascii")) < whole
+        return 0 <= content.find(f"{json.dumps(name)}: {json.dumps(value)}".encode("ascii")) < length

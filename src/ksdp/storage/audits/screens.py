@@ -106,16 +106,18 @@ def write_left_out(
 ) -> Path:
     """Write the documents that each round left out of the list; all documents of a group, with its name."""
     path = _file(store, f"{screen}-left-out.parquet")
-    table = pa.concat_tables([_rows_of(*one) for one in rounds])
+    table = pa.concat_tables([_rows_of(*screen_round) for screen_round in rounds])
     if members is not None:
         ids, units = members
         named = np.array(table["document"].to_pylist(), dtype=np.str_)
         order = np.argsort(named)
         place = order[np.minimum(np.searchsorted(named, units, sorter=order), len(named) - 1)]
-        held = np.flatnonzero(named[place] == units)
-        held = held[np.argsort(place[held], kind="stable")]
-        table = table.take(place[held]).append_column("group", pa.array(units[held].tolist(), pa.string()))
-        table = table.set_column(1, "document", pa.array(ids[held].tolist(), pa.string()))
+        listed_rows = np.flatnonzero(named[place] == units)
+        listed_rows = listed_rows[np.argsort(place[listed_rows], kind="stable")]
+        table = table.take(place[listed_rows]).append_column(
+            "group", pa.array(units[listed_rows].tolist(), pa.string())
+        )
+        table = table.set_column(1, "document", pa.array(ids[listed_rows].tolist(), pa.string()))
     write_table_with_checksum(path, table)
     return path
 

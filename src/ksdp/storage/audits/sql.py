@@ -84,8 +84,8 @@ def _unbiased(store: Store, audit: str) -> pa.Table:
     summary = read_summary(store.audit(audit))
     table = read_verdicts(store.audit(audit)).select(list(_UNBIASED[:2]))
     ids = enumerate(table["document"].to_pylist())
-    found = [held_out_distance(store, summary, document, place) for place, document in ids]
-    return table.append_column(_UNBIASED[2], pa.array(found, pa.float64()))
+    distances = [held_out_distance(store, summary, document, place) for place, document in ids]
+    return table.append_column(_UNBIASED[2], pa.array(distances, pa.float64()))
 
 
 def _runs(store: Store, summary: Summary) -> pa.Table:
@@ -109,9 +109,9 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
         block = Block(0, start, min(start + stage.runs_a_block, stage.runs))
         with whole_values(summary.audit, folder, block):
             cells = read_groups(folder, block, stage.key, stage.statistics, precision)
-        held = cells.inclusion[: stage.documents]
+        inclusion = cells.inclusion[: stage.documents]
         for name, value in zip(stage.statistics, cells.whole(), strict=True):
-            parts.append(_long(documents, name, block, value[: stage.documents], held))
+            parts.append(_long(documents, name, block, value[: stage.documents], inclusion))
     # Where a document's tests read a part of the runs, the others were not measured.
     table = pa.concat_tables(parts).unify_dictionaries()
     return table.filter(pc.is_valid(table["value"]))

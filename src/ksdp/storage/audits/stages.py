@@ -69,7 +69,7 @@ class PairsPart:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """Name of the file."""
         return f"{self.first:07d}-{self.stop:07d}.parquet"
 
 
@@ -84,7 +84,7 @@ def write_pairs(folder: Place, part: PairsPart, key: str, advantages: Floats) ->
 
 
 def read_pairs(folder: Place, part: PairsPart, key: str) -> Floats | None:
-    """What `write_pairs` wrote; None where it did not."""
+    """Read the pairs of `write_pairs`; None if there are none."""
     path = folder / part.name
     if not path.is_file():
         return None

@@ -119,7 +119,7 @@ def _with_points(column: pa.Array, separator: str) -> pa.Array:
 
 def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
     """Names of the columns, and what separates them: a comma, or what else there is in a header without."""
-    one: tuple[str, ...] | None = None
+    first_names: tuple[str, ...] | None = None
     for separator in ",;\t|":
         try:
             records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -128,12 +128,12 @@ def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
             continue
         if len(names) > 1:
             return names, separator
-        one = one or names
-    if one is None:
+        first_names = first_names or names
+    if first_names is None:
         raise Refused(path, "the header is not CSV.")
-    if not one:
+    if not first_names:
         raise Refused(path, "is empty.")
-    return one, ","
+    return first_names, ","
 
 
 def _open_json_lines(path: Path, encoding: str) -> Columns:
@@ -259,8 +259,8 @@ def _open_array(path: Path, encoding: str) -> Columns:
 
 
 def _json_column(path: Path, values: list[Any], name: str) -> pa.Array:
-    known = next((value for value in values if value is not None), None)
-    kind = _kind(known)
+    example = next((value for value in values if value is not None), None)
+    kind = _kind(example)
     for number, value in enumerate(values, start=1):
         if value is not None and _kind(value) != kind:
             raise Refused(path, f"is {_kind(value)}; the rows before hold {kind}.", row=number, column=name)
@@ -376,7 +376,7 @@ LONGEST_LABEL = 500
 """Characters. A longer id is a text column taken for one, and ids appear in reports."""
 
 MISSING = pa.array(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"], pa.large_string())
-"""What a CSV holds where a number is missing; a column of numbers and of these is a numeric column."""
+"""Values of a CSV that stand for a missing number; a column of numbers and of these is a numeric column."""
 
 
 def open_columns(path: Path, encoding: str) -> Columns:
@@ -396,7 +396,7 @@ class Columns:
 
     path: Path
     encoding: str
-    """Of CSV, JSON lines, and of text stored as bytes in Parquet."""
+    """Encoding of CSV, JSON lines, and of text stored as bytes in Parquet."""
     names: tuple[str, ...]
     """In the file's order; CSV and Parquet may repeat one."""
     rows: int
@@ -405,9 +405,9 @@ class Columns:
     read: Callable[[str], pa.Array]
     """One column by name. CSV and JSON lines give null for a missing value."""
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Of the columns, where they are known before any is read (Parquet)."""
+    """Types of the columns, if they are known before any is read (Parquet)."""
     separator: str = ","
-    """Of a CSV."""
+    """Separator of a CSV."""
 
     def __len__(self) -> int:
         return self.rows

@@ -135,11 +135,11 @@ def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
     values = matrix.data.astype(np.float64)
     finite = np.isfinite(values)
     with np.errstate(invalid="ignore"):
-        whole = values == np.floor(values)
+        are_integers = values == np.floor(values)
     for wrong, problem in (
         (~finite, "an entry is not finite."),
         (finite & (values < 0), "a count is negative."),
-        (finite & ~whole, "a count is not a whole number."),
+        (finite & ~are_integers, "a count is not a whole number."),
     ):
         if wrong.any():
             at = np.flatnonzero(wrong)

@@ -219,7 +219,9 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
 def toml_value(value: Any) -> str:
     """A value as TOML writes it after its key; in tables, keys whose value is None are left out."""
     if isinstance(value, Mapping):
-        inside = (f"{json.dumps(str(key))} = {toml_value(one)}" for key, one in value.items() if one is not None)
+        inside = (
+            f"{json.dumps(str(key))} = {toml_value(item)}" for key, item in value.items() if item is not None
+        )
         return f"{{ {', '.join(inside)} }}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(toml_value, value))}]"

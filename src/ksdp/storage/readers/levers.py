@@ -23,16 +23,16 @@ def read_levers(
     spec: CorpusSpec, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None
 ) -> Levers:
     """Read the levers of a corpus with `features` columns."""
-    asked = spec.levers
-    if spec.idf == "public" and asked.reference is None:
+    levers = spec.levers
+    if spec.idf == "public" and levers.reference is None:
         raise SpecError('`corpus.idf` "public" needs `corpus.levers.reference`.')
-    if not asked.any:
+    if not levers.any:
         return NONE
-    if asked.shrink is not None and asked.reference is None:
+    if levers.shrink is not None and levers.reference is None:
         raise SpecError("`corpus.levers.shrink` needs `reference`, which counts documents.")
-    if asked.directions is not None and asked.basis is None:
+    if levers.directions is not None and levers.basis is None:
         raise SpecError("`corpus.levers.directions` goes with `basis`.")
-    named = asked.terms is not None or asked.reference is not None or asked.units is not None
+    named = levers.terms is not None or levers.reference is not None or levers.units is not None
     if named and names is None:
         raise SpecError(
             "`corpus.levers` with `terms`, `reference` or `units` needs the columns' names: set "
@@ -44,38 +44,38 @@ def read_levers(
         raise SpecError("`corpus.levers` leave no column.")
     idf = None
     if spec.idf == "public":
-        idf = np.array([math.log(documents / int(held)) for held in frequency])
-    basis = None if asked.basis is None else _basis(Path(asked.basis))[:, : asked.directions]
+        idf = np.array([math.log(documents / int(count)) for count in frequency])
+    basis = None if levers.basis is None else _basis(Path(levers.basis))[:, : levers.directions]
     centre, scale = (
-        (None, None) if asked.units is None else _units(Path(asked.units), spec.encoding, labels, columns)
+        (None, None) if levers.units is None else _units(Path(levers.units), spec.encoding, labels, columns)
     )
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
-    weights = None if asked.shrink is None else shrinking(frequency, asked.shrink)
-    return Levers(kept, idf, centre, scale, basis, asked.clip, weights)
+    weights = None if levers.shrink is None else shrinking(frequency, levers.shrink)
+    return Levers(kept, idf, centre, scale, basis, levers.clip, weights)
 
 
 def _chosen(
     spec: CorpusSpec, labels: Sequence[str], counts: sp.csr_array | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """The columns that stay; in how many documents of reference or corpus each is; the reference's size."""
-    asked = spec.levers
+    levers = spec.levers
     columns: NDArray[np.int64] = np.arange(len(labels))
-    if asked.terms is not None:
-        columns = _places(Path(asked.terms), labels, spec.encoding)
+    if levers.terms is not None:
+        columns = _places(Path(levers.terms), labels, spec.encoding)
     documents, frequency = 0, np.zeros(0, dtype=np.int64)
-    if asked.reference is not None:
-        documents, held = _reference(Path(asked.reference), spec.encoding)
+    if levers.reference is not None:
+        documents, held = _reference(Path(levers.reference), spec.encoding)
         frequency = np.array([held.get(labels[column], 0) for column in columns])
         columns, frequency = columns[frequency > 0], frequency[frequency > 0]
-    if asked.most_frequent is not None:
-        if asked.reference is None:
+    if levers.most_frequent is not None:
+        if levers.reference is None:
             if counts is None:
                 raise SpecError(
                     "`corpus.levers.most_frequent` needs `reference` here: without one the choice is made from "
                     "the documents, and gives them away. A run of the mechanism `term-counts` writes one."
                 )
             frequency = np.bincount(counts.indices, minlength=len(labels))[columns]
-        chosen = most_frequent(frequency, asked.most_frequent)
+        chosen = most_frequent(frequency, levers.most_frequent)
         columns, frequency = columns[chosen], frequency[chosen]
     return columns, frequency, documents
 
@@ -102,11 +102,11 @@ def _places(path: Path, labels: Sequence[str], encoding: str) -> NDArray[np.int6
 
 
 def _reference(path: Path, encoding: str) -> tuple[int, dict[str, int]]:
-    held: dict[str, int] = {}
+    frequency: dict[str, int] = {}
     documents = 0
     for number, line in enumerate(read_text(path, encoding).rstrip("\r\n").split("\n"), start=1):
         term, _, count = line.rstrip("\r").partition("\t")
-        if not count.isdecimal() or int(count) < 1 or term in held:
+        if not count.isdecimal() or int(count) < 1 or term in frequency:
             raise Refused(path, f"line {number} is not a term, a tab and a positive count, each term once.")
         if number == 1:
             if term != "documents":
@@ -115,8 +115,8 @@ def _reference(path: Path, encoding: str) -> tuple[int, dict[str, int]]:
         elif int(count) > documents:
             raise Refused(path, f"line {number} counts more documents than there are.")
         else:
-            held[term] = int(count)
-    return documents, held
+            frequency[term] = int(count)
+    return documents, frequency
 
 
 def _units(

@@ -118,6 +118,6 @@ def _stemmer(language: str) -> Callable[[str], str]:
     try:
         stemmer = snowballstemmer.stemmer(language)
     except KeyError:
-        known = ", ".join(sorted(snowballstemmer.algorithms()))
-        raise SpecError(f"`corpus.stemming` must be one of {known}; got {language!r}.") from None
+        languages = ", ".join(sorted(snowballstemmer.algorithms()))
+        raise SpecError(f"`corpus.stemming` must be one of {languages}; got {language!r}.") from None
     return cache(stemmer.stemWord)  # a corpus repeats its words hundreds of times

@@ -1,1 +1,1 @@
-"""What people decided about documents, in a log that is only ever added to."""
+"""Decisions of people about documents, in a log that is only ever added to."""

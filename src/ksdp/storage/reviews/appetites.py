@@ -27,10 +27,10 @@ from ksdp.storage.store import Store
 
 def read_appetite(path: Path, spec: Spec | None = None) -> Appetite:
     """Read `appetite.toml`; `SpecError` where it is refused, or no audit by a spec can meet it."""
-    asked = given_appetite(path)
+    appetite = given_appetite(path)
     if spec is not None:
-        check_spec(asked, spec)
-    return asked
+        check_spec(appetite, spec)
+    return appetite
 
 
 def given_appetite(given: str | Path | Mapping[str, Any]) -> Appetite:
@@ -40,7 +40,7 @@ def given_appetite(given: str | Path | Mapping[str, Any]) -> Appetite:
 
 
 def kept_appetite(store: Store, audit: str) -> Appetite | None:
-    """What an audit is held to; None where nobody said."""
+    """Return the appetite that an audit is held to; None if there is none."""
     path = store.appetite(audit)
     whose = f"the appetite of audit {audit}"
     return read_object(path, Appetite.model_validate, whose, "restore it") if path.is_file() else None
@@ -70,8 +70,8 @@ def read_record(
 ) -> AppetiteRecord:
     """Hold a finished audit to an appetite, with what people decided."""
     summary, file = read_summary(store.audit(audit)), store.audit(audit) / "verdicts.parquet"
-    names, found = _measured(store, audit, file.stat().st_mtime_ns if file.is_file() else 0)
-    verdict = found.verdict.copy()
+    names, criteria = _measured(store, audit, file.stat().st_mtime_ns if file.is_file() else 0)
+    verdict = criteria.verdict.copy()
     decided = states(store, audit) if summary.valid else {}
     verdict[np.isin(names, [name for name, state in decided.items() if state.proved_by])] = "sensitive"
     for decision, word in ((Decision.ACCEPT, "accepted"), (Decision.EXCLUDE, "out")):
@@ -79,7 +79,7 @@ def read_record(
         verdict[np.isin(names, some)] = word
     if entering is not None:
         verdict[~np.isin(names, list(entering))] = "out"
-    return appetite_record(appetite, summary, replace(found, verdict=verdict))
+    return appetite_record(appetite, summary, replace(criteria, verdict=verdict))
 
 
 @lru_cache(maxsize=8)

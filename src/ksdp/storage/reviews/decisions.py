@@ -59,9 +59,12 @@ def newest_audits(store: Store) -> list[Brief]:
     """The newest valid audit of every question, newest first; one that the ledger does not name stands alone."""
     questions, newest = read_questions(store), list[Brief]()
     for entry in signable_audits(store):
-        asked = questions.get(entry.audit)
-        known = (questions.get(other.audit) for other in newest)
-        if entry.valid and not (asked and any(one and asked.same(one) for one in known)):
+        question = questions.get(entry.audit)
+        questions_of_newest = (questions.get(other.audit) for other in newest)
+        if entry.valid and not (
+            question
+            and any(other_question and question.same(other_question) for other_question in questions_of_newest)
+        ):
             newest.append(entry)
     return newest
 
@@ -76,7 +79,7 @@ def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     read_summary(store.audit(audit))
     questions = read_questions(store)
     mine = questions.get(audit)
-    alike = {audit} | {name for name, asked in questions.items() if mine and mine.same(asked)}
+    alike = {audit} | {name for name, question in questions.items() if mine and mine.same(question)}
     history = read_history(store).audits
     for name in set(store.audits()) & alike - {entry.audit for entry in history}:
         read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
@@ -105,7 +108,7 @@ def _read(store: Store) -> ReviewLog:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is decided about, and the names that it holds: the documents or groups of a corpus."""
+    """The corpus that decisions are about, and the names of its documents or groups."""
 
     units: CorpusUnits
     names: Collection[str]
@@ -181,16 +184,20 @@ def _checked_units(
         summary = read_summary(store.audit(audit))
         if not summary.valid:
             raise InvalidAudit(f"the controls of audit {audit} failed: there is nothing to decide about.")
-        units, held, where = units_of(summary), Findings(store.audit(audit)).held(documents), f"audit {audit}"
+        units, names_held, where = (
+            units_of(summary),
+            Findings(store.audit(audit)).held(documents),
+            f"audit {audit}",
+        )
     elif subject is not None:
-        units, held, where = subject.units, set(subject.names), subject.units.source
+        units, names_held, where = subject.units, set(subject.names), subject.units.source
         if not {proposal.decision for proposal in proposals} <= set(WITHOUT_AUDIT):
             raise InputError(f"without an audit, `decision` must be one of {', '.join(WITHOUT_AUDIT)}.")
     else:
         raise InputError("`audit` must name an audit, or the corpus be given.")
     seen = set[str]()
     for document in documents:
-        if document not in held:
+        if document not in names_held:
             raise InputError(f"{where} has no {units.unit} {document!r}.")
         if document in seen:
             raise InputError(f"{units.unit} {document!r} is named twice.")
@@ -208,7 +215,7 @@ def units_of(about: Summary | Entry) -> CorpusUnits:
 def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
     """Documents of a corpus that people excluded, by themselves or with their group, in force or waiting."""
     four_eyes = read_policy(store).four_eyes
-    found: dict[str, Entry] = {}
+    excluded: dict[str, Entry] = {}
     log = _read(store)
     groups = _excluded(log, CorpusUnits(corpus.hash, source, "group"), four_eyes)
     alone = _excluded(log, CorpusUnits(corpus.hash, source, "document"), four_eyes)
@@ -218,8 +225,8 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
                 f"{len(groups)} groups of {source} are excluded by decision, and nothing says which document is "
                 "whose: set `corpus.group`."
             )
-        found = _with_group(corpus, groups)
-    return found | {document: alone[document] for document in corpus.ids.tolist() if document in alone}
+        excluded = _with_group(corpus, groups)
+    return excluded | {document: alone[document] for document in corpus.ids.tolist() if document in alone}
 
 
 def _excluded(log: ReviewLog, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:
@@ -237,7 +244,11 @@ def read_log(
     offset: int = 0,
 ) -> list[Entry]:
     """Entries of the log, of one audit or document where named."""
-    some = [one for one in _read(store).entries if audit in (None, one.audit) and document in (None, one.document)]
+    some = [
+        entry
+        for entry in _read(store).entries
+        if audit in (None, entry.audit) and document in (None, entry.document)
+    ]
     return some[:: -1 if newest_first else 1][offset:][:limit]
 
 
@@ -274,10 +285,10 @@ def _states(
     groups = _excluded_with_group(store, log, units, four_eyes)
     if documents is None:
         named = list(dict.fromkeys([*_concerned(written, [audit, *older]), *groups, *proved]))
-        held = Findings(store.audit(audit)).held(named)
-        documents = [document for document in named if document in held]
+        names_held = Findings(store.audit(audit)).held(named)
+        documents = [document for document in named if document in names_held]
     superseded = _newest_of(store, newer, documents)
-    found = {}
+    states_found = {}
     for document in documents:
         entries = written.get(document, ())
         state = fold(
@@ -291,15 +302,17 @@ def _states(
         if state.exclusion is None and document in groups:
             status = Status.SUPERSEDED if state.superseded_by else Status.DECIDED
             state = replace(state, decided=groups[document], confirmed=None, status=status)
-        found[document] = replace(state, proved_by=proved.get(document))
-    return found
+        states_found[document] = replace(state, proved_by=proved.get(document))
+    return states_found
 
 
 def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
-    asked = find_attempt(store, summary.audit)
-    attempts = () if asked is None else read_attempts(store, asked.question)
-    own = {list_attempt(summary.audit), "" if asked is None else asked.attempt}
-    others = [one for one in attempts if one.audit != summary.audit and not (one.part and one.attempt in own)]
+    attempt = find_attempt(store, summary.audit)
+    attempts = () if attempt is None else read_attempts(store, attempt.question)
+    own = {list_attempt(summary.audit), "" if attempt is None else attempt.attempt}
+    others = [
+        other for other in attempts if other.audit != summary.audit and not (other.part and other.attempt in own)
+    ]
     return proved_sensitive(store, others, margin=summary.spec.decision_in_run.margin, unit=summary.design.unit)
 
 
@@ -331,10 +344,10 @@ def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) ->
     """The first of some audits that has each document; those that none has are left out."""
     newest: dict[str, str] = {}
     for audit in audits:
-        left = [document for document in documents if document not in newest]
-        if not left:
+        undecided = [document for document in documents if document not in newest]
+        if not undecided:
             break
-        newest |= dict.fromkeys(Findings(store.audit(audit)).held(left), audit)
+        newest |= dict.fromkeys(Findings(store.audit(audit)).held(undecided), audit)
     return newest
 
 

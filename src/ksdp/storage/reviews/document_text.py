@@ -32,10 +32,10 @@ def _file(store: Store) -> Path:
 def record_access(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
     """Record an access before the text is fetched."""
     path = _file(store)
-    said = {"at": now.astimezone(UTC).isoformat(), "reviewer": reviewer, "audit": audit, "document": document}
+    line = {"at": now.astimezone(UTC).isoformat(), "reviewer": reviewer, "audit": audit, "document": document}
     try:
         with lock(path.parent / "lock"):
-            add_to_chain(path, said)
+            add_to_chain(path, line)
     except OSError as error:
         raise StoreError(f"this access cannot be recorded ({error.strerror}): the text is not shown.") from error
 

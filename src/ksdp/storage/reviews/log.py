@@ -83,8 +83,8 @@ def _canonical(said: dict[str, Any]) -> bytes:
 
 
 def _said(entry: Entry) -> dict[str, Any]:
-    said = {name: getattr(entry, name) for name in _FIELDS}
-    return said | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
+    body = {name: getattr(entry, name) for name in _FIELDS}
+    return body | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
 
 
 def _hash(said: dict[str, Any]) -> str:
@@ -99,13 +99,13 @@ def chained(entry: Entry) -> Entry:
 def parse_line(line: bytes) -> Entry:
     """Read a line, without its line break."""
     try:
-        said = json.loads(line.decode("ascii"))
-        if {name: type(value) for name, value in said.items()} != _TYPES:
+        body = json.loads(line.decode("ascii"))
+        if {name: type(value) for name, value in body.items()} != _TYPES:
             raise ValueError("other keys")
-        at = datetime.fromisoformat(said["at"])
-        entry = Entry(**said | {"decision": Decision(said["decision"]), "at": at})
-        whole = _said(entry)
-        if _canonical(whole | {"hash": entry.hash}) != line or _hash(whole) != entry.hash:
+        at = datetime.fromisoformat(body["at"])
+        entry = Entry(**body | {"decision": Decision(body["decision"]), "at": at})
+        fields = _said(entry)
+        if _canonical(fields | {"hash": entry.hash}) != line or _hash(fields) != entry.hash:
             raise ValueError("another form")
     except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError("it was changed, or is no entry") from error
@@ -125,7 +125,7 @@ def add_lines(path: Path, log: ReviewLog, entries: Sequence[Entry]) -> None:
 
 @dataclass(frozen=True)
 class ReviewLog:
-    """What is in a log."""
+    """Entries of a log."""
 
     content: bytes = b""
     """Its whole lines."""
@@ -151,10 +151,12 @@ class ReviewLog:
         """Entries about units of a corpus, whatever the audit, by name, in the order of the log."""
         if documents is None:
             documents = [name for unit, name in self._named if unit == units.unit]
-        found = {name: self._named.get((units.unit, name), []) for name in documents}
+        entries_of = {name: self._named.get((units.unit, name), []) for name in documents}
         mine = {
-            name: [one for one in entries if one.corpus == units.corpus or file_of(one.source) == units.file]
-            for name, entries in found.items()
+            name: [
+                entry for entry in entries if entry.corpus == units.corpus or file_of(entry.source) == units.file
+            ]
+            for name, entries in entries_of.items()
         }
         return {name: entries for name, entries in mine.items() if entries}
 
@@ -181,7 +183,7 @@ _kept: dict[Path, tuple[tuple[int, int], ReviewLog]] = {}
 
 
 def read_review_log(path: Path) -> ReviewLog:
-    """What is in a log; its file is read again where it has changed. A lock must be held."""
+    """Read a log; its file is read again if it has changed. A lock must be held."""
     try:
         file = path.stat()
     except FileNotFoundError:
@@ -199,7 +201,7 @@ def read_review_log(path: Path) -> ReviewLog:
 
 
 def read_head(path: Path) -> LogHead:
-    """What `head.json` beside a log says; entry 0 where there is none."""
+    """Read `head.json` beside a log; entry 0 if there is none."""
     file = path.parent / "head.json"
     try:
         head = json.loads(read_stored(file).decode("ascii"))
@@ -214,7 +216,7 @@ def read_head(path: Path) -> LogHead:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """What checking a log found."""
+    """Result of checking a log."""
 
     entries: int
     """Whole lines that are good, from the first one on."""

@@ -1,1 +1,1 @@
-"""What a party keeps of a run."""
+"""Files that a party keeps of a run."""

@@ -1,4 +1,4 @@
-"""What a party's data has been used for: one line a run that began, one more when it finished, chained by hashes.
+"""Uses of a party's data: one line a run that began, one more when it finished, chained by hashes.
 
 A line is written before anything that depends on data is sent: what a run gave away that was killed stays counted.
 The file is the party's own (mode 0600), beside its key.

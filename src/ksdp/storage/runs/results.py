@@ -1,4 +1,4 @@
-"""What a party keeps of a run: the result, what is its own, and a transcript of what was said and when.
+"""Files of a run at a party: the result, the party's own part, and a transcript of all messages with times.
 
 ::
 
@@ -64,7 +64,7 @@ def write_run(
 
 
 def read_result(folder: Path) -> dict[str, NDArray[Any]]:
-    """What all parties learnt by the run whose result this folder holds."""
+    """Read the result of the run in this folder."""
     try:
         with np.load(folder / _RESULT, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
@@ -171,11 +171,11 @@ class PartyRun:
     """Bytes, without TLS."""
     epsilon: float | None
     delta: float | None
-    """What the mechanism claims for this run, where it claims anything."""
+    """delta of the mechanism's claim for this run, if it claims anything."""
     sound: bool
     """Whether that claim holds."""
     spent: str
-    """What all runs of the ledger give away together, in a sentence; empty where none is kept."""
+    """A sentence about the privacy loss of all runs of the ledger together; empty if none is kept."""
 
 
 def keep_party_run(store: Store, about: Mapping[str, Any], spent: str) -> None:

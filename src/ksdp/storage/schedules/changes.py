@@ -1,4 +1,4 @@
-"""What a scheduled audit changed: documents, the verdicts as they stand, and their drift against earlier audits.
+"""Changes by a scheduled audit: documents, the verdicts as they stand, and their drift against earlier audits.
 
 ::
 
@@ -195,10 +195,10 @@ class StatisticDrift:
 
 @stored_dataclass(frozen=True, config=FORMAT)
 class DriftSummary(StoredSummary):
-    """What `drift/<audit>.json` holds."""
+    """Content of `drift/<audit>.json`."""
 
     version: int
-    """Of the format."""
+    """Version of the format."""
     verdicts: Mapping[str, int]
     """Documents by change, as "clear to sensitive"."""
     became_sensitive: int
@@ -247,7 +247,7 @@ class Drift:
 
 
 def compare(standing: pa.Table | None, digests: Mapping[str, str]) -> Changes:
-    """What is new, changed, gone or as it was, in the order of `digests` (of `standing` for what is gone)."""
+    """Return documents that are new, changed, gone or unchanged, in the order of `digests`."""
     before: dict[str, str] = {}
     if standing is not None:
         columns = standing["document"].to_pylist(), standing["digest"].to_pylist()
@@ -306,11 +306,11 @@ def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit:
     )
     was = pc.fill_null(pc.equal(pairs["before"], "sensitive"), False)
     became = pc.sum(pc.and_(pc.equal(pairs["after"], "sensitive"), pc.invert(was))).as_py() or 0
-    known = pairs.filter(pc.is_valid(pairs["before"]))
-    moved = known.filter(pc.not_equal(known["before"], known["after"]))
+    comparable = pairs.filter(pc.is_valid(pairs["before"]))
+    moved = comparable.filter(pc.not_equal(comparable["before"], comparable["after"]))
     moved = moved.select(["document", "before", "after", "audit_before"])
     moved = moved.append_column("audit", pa.array([audit] * len(moved), pa.string()))
-    return Drift(moved, _distances(known, store, audit), int(became))
+    return Drift(moved, _distances(comparable, store, audit), int(became))
 
 
 def _distances(known: pa.Table, store: Store, audit: str) -> pa.Table:

@@ -121,8 +121,8 @@ def noise(length: int, stream: int) -> Vector:
 def dot(a: Vector, b: Vector) -> float:
     """Inner product, in an order of summation that no library and no number of threads changes."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-    whole = len(a) // 8 * 8
-    for i in range(0, whole, 8):
+    aligned = len(a) // 8 * 8
+    for i in range(0, aligned, 8):
         s0 += a[i] * b[i]
         s1 += a[i + 1] * b[i + 1]
         s2 += a[i + 2] * b[i + 2]
@@ -131,7 +131,7 @@ def dot(a: Vector, b: Vector) -> float:
         s5 += a[i + 5] * b[i + 5]
         s6 += a[i + 6] * b[i + 6]
         s7 += a[i + 7] * b[i + 7]
-    for i in range(whole, len(a)):
+    for i in range(aligned, len(a)):
         s0 += a[i] * b[i]
     return ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
 
@@ -158,13 +158,13 @@ def times(rows: CentredRows, v: Vector, out: Vector) -> None:
         s0 = s1 = s2 = s3 = 0.0
         # Slices, so that the compiler sees no index that could be negative.
         entries, places = data[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]]
-        whole = len(entries) // 4 * 4
-        for at in range(0, whole, 4):
+        aligned = len(entries) // 4 * 4
+        for at in range(0, aligned, 4):
             s0 += entries[at] * v[places[at]]
             s1 += entries[at + 1] * v[places[at + 1]]
             s2 += entries[at + 2] * v[places[at + 2]]
             s3 += entries[at + 3] * v[places[at + 3]]
-        for at in range(whole, len(entries)):
+        for at in range(aligned, len(entries)):
             s0 += entries[at] * v[places[at]]
         out[i] = ((s0 + s2) + (s1 + s3)) - shift
 
@@ -399,9 +399,9 @@ def singular_rows(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector |
     # residue of the start is taken for what a document has (`audit.absence`).
     narrow = sp.csr_array((matrix.shape[0], len(used)))
     narrow.indptr, narrow.indices, narrow.data = matrix.indptr, compact.view(np.int32), matrix.data
-    found = _singular_rows(narrow, few, start[used], None if mean is None else mean[used])
+    singular = _singular_rows(narrow, few, start[used], None if mean is None else mean[used])
     values, rows = np.zeros(rank), np.zeros((rank, len(position)))
-    values[:few], rows[:few, used] = found.values, found.rows
+    values[:few], rows[:few, used] = singular.values, singular.rows
     return Singular(values, rows)
 
 

@@ -128,7 +128,7 @@ class Factors(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """What is known of T on the columns that no row touches."""
+    """What is known of T in columns that no row has."""
 
     width: int
     """How many."""
@@ -143,7 +143,7 @@ class Silent(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the coalition sees of one sweep's sums: those over the outside parties."""
+    """Sums of one sweep over the parties outside the coalition, as the coalition sees them."""
 
     numerators: Matrix
     """W_t^T R_t on the touched columns, shape (k, touched)."""
@@ -154,7 +154,7 @@ class Sums(NamedTuple):
 
 
 class TopicShare(NamedTuple):
-    """What one party adds to the sums of a topic t."""
+    """Contribution of one party to the sums of a topic t."""
 
     numerator: Vector
     """W_t^T R_t over the touched columns."""
@@ -163,14 +163,14 @@ class TopicShare(NamedTuple):
 
 
 class SweepSpace(NamedTuple):
-    """What a sweep works in, and hands to the next."""
+    """Buffers of a sweep, which are handed to the next."""
 
     thresholds: Vector
-    """Of the last projections, the guesses for the next, shape (k,)."""
+    """Thresholds of the last projections, the guesses for the next, shape (k,)."""
     fits: Matrix
     """X T^T, shape (n, k)."""
     interleaved: Matrix
-    """Of `product`, shape (touched, 8)."""
+    """Columns of `product` interleaved, shape (touched, 8)."""
 
 
 class Penalties(NamedTuple):
@@ -198,8 +198,8 @@ def dot(a: Vector, b: Vector) -> float:
     rest = 0.0
     for j in range(4 * quarter, a.size):
         rest += a[j] * b[j]
-    whole: float = total(part) + rest
-    return whole
+    total_sum: float = total(part) + rest
+    return total_sum
 
 
 @njit(cache=True, nogil=True)

@@ -257,7 +257,7 @@ class SvdStart:
         return topics_from_parts(seen["V"], seen["sigma"], squares), seen | {"part_squares": squares}
 
     def derive(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """What is recorded, from what was released."""
+        """Return the recorded arrays, worked out from the released ones."""
         names = {"part_squares"} | {array.name for array in released(self.svd, self.svd.rank + 1)}
         mine = {name: array for name, array in arrays.items() if name in names}
         return dict(self.svd.derive(Observables(mine)))

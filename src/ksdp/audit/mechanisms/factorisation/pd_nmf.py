@@ -75,15 +75,15 @@ def _first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict
 def _topics_from(arrays: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
     """Topics before the first sweep and after each early one, from what is announced and the seed of a start."""
     _, rank, features = arrays["sums"].shape
-    found = [arrays["start"] if "start" in arrays else random_topics(features, rank, seed)]
+    learnt = [arrays["start"] if "start" in arrays else random_topics(features, rank, seed)]
     for numerators, denominators in zip(arrays["sums"], arrays["weights"], strict=True):
         rated = denominators.ndim == 2  # an entry has a weight of its own
         below = denominators + penalties.beta if rated else (denominators + penalties.beta)[:, None]
         topics = np.maximum(numerators - penalties.alpha, 0.0) / np.where(below > 0.0, below, 1.0)
         if not any(penalties) and not rated:
             topics = project_simplex(topics)
-        found.append(np.where(below > 0.0, topics, found[-1]))
-    return np.stack(found)
+        learnt.append(np.where(below > 0.0, topics, learnt[-1]))
+    return np.stack(learnt)
 
 
 def _every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
@@ -106,13 +106,13 @@ def _summed_up(prefix: str, arrays: Mapping[str, Array], early: Sequence[int]) -
     sums, weights = arrays[f"{prefix}round_sums"], arrays[f"{prefix}round_weights"]
     done = int(arrays[f"{prefix}sweeps"][0]) if f"{prefix}sweeps" in arrays else len(sums)
     first = [min(number, done) - 1 for number in early]
-    found = {
+    arrays_out = {
         f"{prefix}sums": sums[first],
         f"{prefix}weights": weights[first],
         f"{prefix}total": sums[:done].sum(axis=0),
         f"{prefix}total_weights": weights[:done].sum(axis=0),
     }
-    return found if prefix else found | {"numerators": sums[done - 1], "denominators": weights[done - 1]}
+    return arrays_out if prefix else arrays_out | {"numerators": sums[done - 1], "denominators": weights[done - 1]}
 
 
 @dataclass(frozen=True)
@@ -215,34 +215,34 @@ class PDNMF:
             return (topics,)
         terms = Terms("ratings" if self.weighted else "topics", "topics", gamma=self.gamma, delta=self.delta)
         sums = _summed_releases("", len(early), wide, narrow, self.cap, terms)
-        known = ("start",) if self.start in DATA_STARTS else ()
+        sources = ("start",) if self.start in DATA_STARTS else ()
         # Beside those of a start no column solves the sums.
         learners: dict[str, Literal["small", "always"]] = {"sums": "always" if self._by_svd else "small"}
         learners |= {"weights": "always"} if self.weighted else {}
         stops = [_exact("sweeps", (1,))] if self.tolerance > 0 else []
-        found = [
+        arrays = [
             topics,
             _exact("numerators", wide, derived_from=("round_sums",), early=True),
             _exact("denominators", narrow, derived_from=("round_weights",)),
             *(_learnt(a, learners.get(a.name, "")) for a in sums if a.recorded),
             *stops,
             _exact(
-                "topics", (1 + len(early), *wide), derived_from=("round_sums", "round_weights", *known),
+                "topics", (1 + len(early), *wide), derived_from=("round_sums", "round_weights", *sources),
                 early=True, alignment=topics.alignment,
             ),
         ]  # fmt: skip
-        if known:
-            found.append(_exact("start", wide, early=True, alignment="permutation"))
+        if sources:
+            arrays.append(_exact("start", wide, early=True, alignment="permutation"))
         if self.start == "pd-nmf-init":
             init = _summed_releases("init_", len(early[:EARLY]), wide, (self.rank,), self.sweeps)
-            found += [array for array in init if array.recorded]
-            found += [replace(array, name="init_sweeps") for array in stops]
+            arrays += [array for array in init if array.recorded]
+            arrays += [replace(array, name="init_sweeps") for array in stops]
             sums += init
         if self._by_svd:
-            found += self._by_svd.releases(features)
+            arrays += self._by_svd.releases(features)
         if self.start == "best-of-m":
-            found.append(Release("local_topics", wide, recorded=False))
-        return (*found, *(array for array in sums if not array.recorded))
+            arrays.append(Release("local_topics", wide, recorded=False))
+        return (*arrays, *(array for array in sums if not array.recorded))
 
     @property
     def _caps(self) -> dict[str, int]:

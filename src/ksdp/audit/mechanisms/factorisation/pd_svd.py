@@ -70,7 +70,7 @@ at most this part of the largest."""
 
 @dataclass(frozen=True, eq=False)
 class BlockSpan:
-    """What the blocks of the first iterations span."""
+    """The space that the blocks of the first iterations span."""
 
     rows: Matrix
     """Ritz vectors, orthonormal, one a row, shape (rounds x rank, features); zeros where the space is smaller.
@@ -114,11 +114,11 @@ def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vecto
     squares, axes = np.linalg.eigh((inside + inside.T) / 2)
     squares, axes = squares[::-1], axes[:, ::-1]
     turned = basis @ (root @ axes)
-    found = backward(turned) if wide else np.ascontiguousarray(turned.T)
-    found *= np.where(-found.min(axis=1) > found.max(axis=1), -1.0, 1.0)[:, None]
-    missing = rounds * len(start) - len(found)
+    directions = backward(turned) if wide else np.ascontiguousarray(turned.T)
+    directions *= np.where(-directions.min(axis=1) > directions.max(axis=1), -1.0, 1.0)[:, None]
+    missing = rounds * len(start) - len(directions)
     values = np.pad(np.sqrt(np.maximum(squares, 0.0)), (0, missing))
-    return BlockSpan(np.pad(found, ((0, missing), (0, 0))) if missing else found, values)
+    return BlockSpan(np.pad(directions, ((0, missing), (0, 0))) if missing else directions, values)
 
 
 def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> tuple[Matrix, Matrix]:
@@ -162,7 +162,7 @@ def _span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:
 
 
 _DERIVED = ("span", "span_sigma", "first_blocks", "block_sums")
-"""What follows from the announced blocks."""
+"""Names of releases that follow from the announced blocks."""
 _exact = partial(Release, noise=EXACT)
 
 
@@ -240,18 +240,18 @@ class PDSVD:
         check_rank(self.rank, features)
         wide, centre = (self.rank, features), self._centre_name
         equations = numbers_of_basis(self.rank, features, self.reveal_sigma)
-        found = [
+        arrays = [
             _exact("V", wide, Terms("moments", "V", centre, numbers=equations), final=True, alignment="signs")
         ]
         if self.reveal_sigma:
-            found.append(_exact("sigma", (self.rank,), final=True))
+            arrays.append(_exact("sigma", (self.rank,), final=True))
         if self.rounds:
             size, early = self.rounds * self.rank, self.early(features)
             numbers = _different_numbers(self.rank, features, self.rounds)
             derived = partial(_exact, derived_from=("blocks",))
             rounds = partial(derived, early=True)
             terms = Terms("moments", "first_blocks", centre, numbers=numbers)
-            found += [
+            arrays += [
                 derived("span", (size, features), early=True, alignment="rotation"),
                 derived("span_sigma", (size,)),
                 rounds("first_blocks", (1 + early, *wide), terms),
@@ -259,10 +259,10 @@ class PDSVD:
                 rounds("block_sums", (early, *wide), replace(terms, exact_only=not self.reveal_sigma)),
             ]
         if self.rounds and self.solver == "power":
-            found.append(_exact("iterations", (1,)))
+            arrays.append(_exact("iterations", (1,)))
         if self.rounds:
-            found.append(_exact("blocks", (self.rounds, *wide), early=True, recorded=False))
-        return tuple(found)
+            arrays.append(_exact("blocks", (self.rounds, *wide), early=True, recorded=False))
+        return tuple(arrays)
 
     def release(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; ``blocks`` are what the iterations announce, sums of norm 1 unless the values are revealed."""

@@ -19,9 +19,9 @@ from ksdp.audit.numeric.sparse_rows import arrays_of
 
 def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:
     """X B^T, shape (n, k), of a canonical CSR `matrix` X and `rows` B of shape (k, features)."""
-    found = np.empty((matrix.shape[0], len(rows)))
-    csr_times_panel(*arrays_of(matrix), panel_of(rows), found)
-    return found
+    products = np.empty((matrix.shape[0], len(rows)))
+    csr_times_panel(*arrays_of(matrix), panel_of(rows), products)
+    return products
 
 
 def transposed_times(matrix: sp.csr_array, columns: Matrix) -> Matrix:
@@ -33,7 +33,7 @@ def transposed_times(matrix: sp.csr_array, columns: Matrix) -> Matrix:
 
 
 DEPENDENT = 1e-13
-"""What is left of a row, relative to it, when it is nothing but rounding: it depended on the rows above."""
+"""A row whose rest has at most this relative length is rounding: it depends on the rows above."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ REPEATED = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """What the block power iteration converges to."""
+    """The limit of block power iteration."""
 
     block: Matrix
     """Orthonormal rows, shape (rank, features): V_k^T with the iteration's signs."""
@@ -198,7 +198,7 @@ class Limit:
 def limit_of_power(
     matrix: sp.csr_array, start: Matrix, mean: Vector | None = None, *, signs: bool = True
 ) -> Limit:
-    """What `block_power` converges to from the same start, signs included, without iterating.
+    """Return the limit of `block_power` from the same start, signs included, without iterating.
 
     Text has small spectral gaps: the iteration needs hundreds of rounds where `singular_rows` needs some forty
     products. Where the rank of X is below that of `start`, the rows beyond hold the start, orthonormalised against

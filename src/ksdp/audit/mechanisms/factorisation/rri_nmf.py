@@ -111,7 +111,7 @@ LAST_SUMS = KeptSums()
 
 @dataclass(frozen=True, eq=False)
 class SweepSnapshot:
-    """What is announced at the end of one sweep."""
+    """The announcements at the end of one sweep."""
 
     T: Matrix
     """Topics, shape (k, d)."""

@@ -50,9 +50,9 @@ def added_to_gradients(algorithm: PemLogistic, weights: Floats, records: sp.csr_
 
 def added_to_counts(algorithm: PemApriori, pairs: np.ndarray, records: sp.csr_array) -> FactoredContributions:
     """1 at every item that the record holds, then at every pair, of those counted: shape (pairs, 2)."""
-    held = sp.csc_array(algorithm.cut(records), dtype=np.float64)
-    both = held[:, pairs[:, 0]].multiply(held[:, pairs[:, 1]])
-    rows = sp.csr_array(sp.hstack([held, both], format="csr"))
+    items = sp.csc_array(algorithm.cut(records), dtype=np.float64)
+    both = items[:, pairs[:, 0]].multiply(items[:, pairs[:, 1]])
+    rows = sp.csr_array(sp.hstack([items, both], format="csr"))
     rows.sort_indices()
     return FactoredContributions.plain(rows, np.ones((rows.shape[0], 1)))
 
@@ -72,8 +72,8 @@ _SPARE = 6
 
 def _pair(first: Vector, second: Vector, others: sp.csr_array) -> Pair:
     coalition = frozenset({1})
-    one, other = (sp.csr_array(record[None]) for record in (first, second))
-    return Database((one, others), coalition), Database((other, others), coalition)
+    first_row, other = (sp.csr_array(record[None]) for record in (first, second))
+    return Database((first_row, others), coalition), Database((other, others), coalition)
 
 
 def _enough(noise: float) -> int:
@@ -94,12 +94,12 @@ def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
     algorithm = replace(mechanism, features=2 * width + _SPARE)
     start = algorithm.init()
     centres = start.arrays["centres"]
-    found: list[Vector] = []
+    vectors: list[Vector] = []
     for pull in (a - b for i, a in enumerate(centres) for b in centres[i + 1 :]):
-        found = _along(np.argsort(-pull, kind="stable"), entries)
-        if len(set(algorithm.nearest(sp.csr_array(np.stack(found)), centres).tolist())) == 2:
+        vectors = _along(np.argsort(-pull, kind="stable"), entries)
+        if len(set(algorithm.nearest(sp.csr_array(np.stack(vectors)), centres).tolist())) == 2:
             break
-    first, second = found or _along(np.arange(algorithm.features), entries)
+    first, second = vectors or _along(np.arange(algorithm.features), entries)
     sums, counts = start.blocks
     noise = max(_spread(budget, sums, servers) / cap, _spread(budget, counts, servers))
     others = np.tile(np.stack((first, second)), (_enough(noise), 1))
@@ -107,10 +107,10 @@ def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
 
 
 def _along(order: NDArray[np.int64], entries: Vector) -> list[Vector]:
-    found = [np.zeros(len(order)), np.zeros(len(order))]
-    found[0][order[: len(entries)]] = entries
-    found[1][order[-len(entries) :]] = entries
-    return found
+    vectors = [np.zeros(len(order)), np.zeros(len(order))]
+    vectors[0][order[: len(entries)]] = entries
+    vectors[1][order[-len(entries) :]] = entries
+    return vectors
 
 
 def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:

@@ -34,7 +34,7 @@ class PemState:
     arrays: Mapping[str, Array]
     """The model: float64, int64, int16 or bool."""
     blocks: tuple[VectorBlock, ...]
-    """What the vectors of this iteration look like; none: the algorithm has ended."""
+    """Shapes of this iteration's vectors; none: the algorithm has ended."""
 
     def __post_init__(self) -> None:
         _check_blocks(self.blocks)
@@ -51,7 +51,7 @@ class PemState:
 
 @dataclass(frozen=True, eq=False)
 class PemTotal:
-    """What the aggregator learns in one iteration."""
+    """The result of one iteration at the aggregator."""
 
     values: tuple[NDArray[np.float64], ...]
     """The noisy sum, one array a block, in the block's units."""
@@ -184,18 +184,18 @@ def client_vector(
 
 @dataclass(frozen=True, eq=False)
 class PemRun:
-    """What a run announced."""
+    """The result of a run."""
 
     states: tuple[PemState, ...]
     """The start, and the state after each iteration."""
     totals: tuple[PemTotal, ...]
-    """What the aggregator learned, iteration by iteration."""
+    """Results of the iterations at the aggregator."""
     seen: tuple[PemTotal, ...]
     """The same to a coalition that has subtracted its own records and noise."""
     epsilon: float
-    """What it cost a record."""
+    """Epsilon that the run cost a record."""
     sampler: str
-    """What drew the noise."""
+    """Sampler of the noise."""
 
     @property
     def final(self) -> PemState:
@@ -236,9 +236,9 @@ def run_ideal(
             return np.concatenate([sampler.draw(budget.scale(b), b.size, count) for b in state.blocks])
 
         others, own = summed(parts), summed(known_parts)
-        hidden, known = noise(noises - known_noises), noise(known_noises)
+        hidden, known_noise = noise(noises - known_noises), noise(known_noises)
         rows = sum(part.shape[0] for part in (*parts, *known_parts))
-        total = PemTotal.of(others + own + hidden + known, state.blocks, rows, budget.sampling)
+        total = PemTotal.of(others + own + hidden + known_noise, state.blocks, rows, budget.sampling)
         totals.append(total)
         seen.append(PemTotal.of(others + hidden, state.blocks, rows, budget.sampling))
         state = algorithm.reduce_in_aggregator(state, total)

@@ -40,10 +40,10 @@ def candidates(frequent: Items, items: int) -> Items:
     offset = np.arange(len(first)) - np.repeat(np.cumsum(partners) - partners, partners)
     joined = np.column_stack((frequent[first], frequent[first + 1 + offset, -1]))
     weights = items ** np.arange(length - 1, -1, -1, dtype=np.int64)
-    known = frequent.astype(np.int64) @ weights
+    numbers = frequent.astype(np.int64) @ weights
     for left_out in range(length - 1):  # without one of the last two it is one of the two that were joined
         codes = np.delete(joined, left_out, axis=1).astype(np.int64) @ weights
-        joined = joined[known[np.minimum(np.searchsorted(known, codes), n - 1)] == codes]
+        joined = joined[numbers[np.minimum(np.searchsorted(numbers, codes), n - 1)] == codes]
     return joined.astype(np.int16)
 
 
@@ -99,7 +99,7 @@ class PemApriori:
         return (self.block(length, count),)
 
     def block(self, length: int, count: int) -> VectorBlock:
-        """Of the counts of so many candidates of a length."""
+        """Return the block of the counts of so many candidates of a length."""
         return VectorBlock(count, float(math.comb(self.longest, length)), cap=1.0, nonnegative=True)
 
     def init(self) -> PemState:
@@ -118,13 +118,13 @@ class PemApriori:
 
     def cut(self, records: sp.csr_array) -> sp.csr_array:
         """The items that each record counts with, bool."""
-        held = sp.csr_array(records != 0)
-        held.sort_indices()
-        lengths = np.diff(held.indptr)
+        items = sp.csr_array(records != 0)
+        items.sort_indices()
+        lengths = np.diff(items.indptr)
         if lengths.max(initial=0) <= self.longest:
-            return held
-        rank = np.arange(held.nnz) - np.repeat(held.indptr[:-1], lengths)
-        kept = sp.csr_array((rank < self.longest, held.indices, held.indptr), shape=held.shape)
+            return items
+        rank = np.arange(items.nnz) - np.repeat(items.indptr[:-1], lengths)
+        kept = sp.csr_array((rank < self.longest, items.indices, items.indptr), shape=items.shape)
         kept.eliminate_zeros()
         return kept
 
@@ -210,9 +210,9 @@ class PemKMeans:
     def reduce_in_aggregator(self, state: PemState, total: PemTotal) -> PemState:
         """Each centre becomes its records' mean, as far as the noise lets one tell."""
         sums, counts = total.values[0].reshape(self.clusters, self.features), total.values[1][:, None]
-        known = counts >= self.least
-        means = np.clip(sums / np.where(known, counts, 1.0), 0.0, self.high)
-        centres = np.where(known, means, state.arrays["centres"])
+        large_enough = counts >= self.least
+        means = np.clip(sums / np.where(large_enough, counts, 1.0), 0.0, self.high)
+        centres = np.where(large_enough, means, state.arrays["centres"])
         return PemState(state.iteration + 1, {"centres": centres}, state.blocks)
 
     def loss(self, state: PemState, records: sp.csr_array) -> float:

@@ -75,7 +75,7 @@ _WHOLE = {
 
 @dataclass(frozen=True, kw_only=True)
 class PemMechanism(ABC):
-    """What the three have in common.
+    """Common part of the three PEM mechanisms.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class PemMechanism(ABC):
 
     @abstractmethod
     def arrays(self, run: PemRun) -> dict[str, Array]:
-        """What a run releases."""
+        """Return the releases of a run."""
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; noise and coins come from `rng`, noise of the vetted sampler does not."""
@@ -149,7 +149,7 @@ class PemMechanism(ABC):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """What records add to all sums of a run, and these sums (`statistics.linear.releases`)."""
+        """Return what records add to all sums of a run, and these sums (`statistics.linear.releases`)."""
 
     def summed_release(self, name: str, shape: tuple[int, ...], *given: str) -> Release:
         """A noisy sum of what records add, given other arrays."""
@@ -157,7 +157,7 @@ class PemMechanism(ABC):
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:
-        """What all sums together hold of a record, for the aggregator."""
+        """The attack of the aggregator, which solves all sums together."""
         return statistics_of_sums(self.releases(_WIDE))
 
     def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> LinearSystem:
@@ -177,7 +177,7 @@ class PemMechanism(ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
         sampled = ", on samples that only the record's own client knows" if self.sampling < 1 else ""
         return Guarantee(
             "(epsilon, delta)",
@@ -192,7 +192,7 @@ class PemMechanism(ABC):
         )
 
     def budget(self) -> Budget:
-        """What a run may cost a record."""
+        """The epsilon that a run may cost a record."""
         return Budget(self.epsilon, self.rounds, sampling=self.sampling)
 
     def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
@@ -258,7 +258,7 @@ Bits = Annotated[int, Whole(0, 40)]
 
 @dataclass(frozen=True, kw_only=True)
 class KMeansParameters:
-    """Of k-means."""
+    """Parameters of k-means."""
 
     clusters: Number
     """How many centres."""
@@ -269,9 +269,9 @@ class KMeansParameters:
     high: Positive = 1.0
     """Largest entry of a record; larger ones are cut."""
     share: Part = 0.5
-    """Of epsilon for the sums; the rest is for the counts."""
+    """Part of epsilon for the sums; the rest is for the counts."""
     start_seed: Annotated[int, Whole(0)] = 0
-    """What the parties agreed to draw the start from."""
+    """Agreed seed of the start."""
     fraction_bits: Bits = 16
     """Sums are whole multiples of 2^-fraction_bits."""
 
@@ -285,7 +285,7 @@ class KMeansParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticParameters:
-    """Of logistic regression."""
+    """Parameters of logistic regression."""
 
     iterations: Number
     """How many steps of the gradient."""
@@ -308,7 +308,7 @@ class LogisticParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class AprioriParameters:
-    """Of frequent itemsets."""
+    """Parameters of frequent itemsets."""
 
     longest: Number
     """Most items that one record counts with."""
@@ -373,13 +373,13 @@ class PEMKMeans(KMeansParameters, PemMechanism):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """Of all sums, then of all counts."""
+        """Return the equations of all sums, then of all counts."""
         sums, counts = announced(observables, "sums"), announced(observables, "counts")
         algorithm, centres = self.algorithm(sums.shape[-1]), announced(observables, "centres")
         of_sums, of_counts = algorithm.init().blocks
         both = [(sums, of_sums, added("sums", sums)), (counts, of_counts, added("counts", counts))]
-        known = self.equations(both, pool.share)
-        return lambda records: added_to_clusters(algorithm, centres, records), known
+        system = self.equations(both, pool.share)
+        return lambda records: added_to_clusters(algorithm, centres, records), system
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,12 +441,12 @@ class PEMLogistic(LogisticParameters, PemMechanism):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """Of the gradients of all iterations."""
+        """Return the equations of the gradients of all iterations."""
         gradients, weights = announced(observables, "gradients"), announced(observables, "weights")
         algorithm = self.algorithm(gradients.shape[-1])
-        one = (gradients, algorithm.init().blocks[0], added("gradients", gradients))
-        known = self.equations([one], pool.share)
-        return lambda records: added_to_gradients(algorithm, weights, records), known
+        part = (gradients, algorithm.init().blocks[0], added("gradients", gradients))
+        system = self.equations([part], pool.share)
+        return lambda records: added_to_gradients(algorithm, weights, records), system
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,7 +502,7 @@ class PEMApriori(AprioriParameters, PemMechanism):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """Of the counts of all items, then of the pairs that were counted."""
+        """Return the equations of the counts of all items, then of the counted pairs."""
         items, counted = announced(observables, "items"), self._counted(observables)
         algorithm = self.algorithm(len(items))
         parts = [(items, algorithm.init().blocks[0], added("items", items))]

@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError
 
 
 class Sampler(Protocol):
-    """What draws noise for a server."""
+    """A function that draws the noise of a server."""
 
     @property
     def label(self) -> str:
@@ -248,7 +248,7 @@ class VectorBlock:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may cost a record, and the noise that follows from it.
+    """Cost limit of a run for a record, and the noise that follows from it.
 
     Parameters
     ----------
@@ -278,30 +278,30 @@ class Budget:
 
     @property
     def of_iteration(self) -> float:
-        """What one iteration costs a record that may be in it."""
+        """Epsilon of one iteration for a record that may be in it."""
         return self.epsilon if self.stream else self.epsilon / self.iterations
 
     @property
     def on_sample(self) -> float:
-        """What one iteration costs a record that is known to be in it: larger where records are sampled."""
+        """Epsilon of one iteration for a record that is known to be in it: larger if records are sampled."""
         return before_sampling(self.of_iteration, self.sampling)
 
     @property
     def of_selection(self) -> float:
-        """Of `on_sample`, what the sparse vector technique takes."""
+        """The part of `on_sample` for the sparse vector technique."""
         return self.on_sample * self.sparse.part if self.sparse else 0.0
 
     def of_block(self, block: VectorBlock) -> float:
-        """Of `on_sample`, what the sum of a block takes."""
-        left = self.on_sample * (1 - self.sparse.part) if self.sparse else self.on_sample
-        return left * block.share
+        """The part of `on_sample` for the sum of a block."""
+        remaining = self.on_sample * (1 - self.sparse.part) if self.sparse else self.on_sample
+        return remaining * block.share
 
     def scale(self, block: VectorBlock) -> float:
         """lambda: scale of each server's noise on a block, in the block's steps; 0 where epsilon is infinite."""
         return block.sensitivity / self.of_block(block)
 
     def spent(self, iterations: int) -> float:
-        """What so many iterations have cost a record."""
+        """Epsilon that so many iterations have cost a record."""
         if not 0 <= iterations <= self.iterations:
             raise InputError(f"`iterations` must be 0 to {self.iterations}; got {iterations}.")
         if self.stream:
@@ -330,7 +330,7 @@ def tight_epsilon(budget: Budget, delta: float, iterations: int | None = None) -
     if each > 50:  # beyond this e^-each is below any delta, and the library overflows
         return linear
     step = max(1e-4, each * done / 1e6)  # keeps the convolution's array within some millions of entries
-    one = pld.from_privacy_parameters(
+    loss = pld.from_privacy_parameters(
         common.DifferentialPrivacyParameters(each, 0.0), value_discretization_interval=min(step, each)
     )
-    return min(linear, float(one.self_compose(done).get_epsilon_for_delta(delta)))
+    return min(linear, float(loss.self_compose(done).get_epsilon_for_delta(delta)))

@@ -104,7 +104,7 @@ class DPNMF(GaussianBasis):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
         return Guarantee(
             "(epsilon, delta)",
             unit=f"{adjacency_words(self.adjacency)}, contributions clipped to norm {self.contribution:g}",
@@ -133,12 +133,12 @@ class DPNMF(GaussianBasis):
         )
 
     def sensitivity(self, features: int) -> float:
-        """Of one release, by one record."""
+        """Sensitivity of one release to one record."""
         exact = self.contribution * (2.0 if self.adjacency == "replace-one" else 1.0)
         return rounded_sensitivity(exact, 2 * features if self.weighted else features + 1)
 
     def deviation(self, features: int) -> float:
-        """Of the noise in one announced number."""
+        """Standard deviation of the noise per announced number."""
         return analytic_multiplier(self.epsilon, self.delta, self.rank * self.sweeps) * self.sensitivity(features)
 
     @property
@@ -147,7 +147,7 @@ class DPNMF(GaussianBasis):
         return self.colluders
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of each release: all the same."""
+        """Deviation over sensitivity of each release: all are the same."""
         return (analytic_multiplier(self.epsilon, self.delta, self.rank * self.sweeps),) * (
             self.rank * self.sweeps
         )
@@ -203,17 +203,18 @@ class DPNMF(GaussianBasis):
         """The same of ratings: both sums for every feature, over the records that have rated it."""
         users, topics = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), T[:, part.indices]
         W[:, t] = 0.0
-        left = part.data - np.einsum("it,ti->i", W[users], topics)
+        residual = part.data - np.einsum("it,ti->i", W[users], topics)
         fits, squares, length = (
-            np.bincount(users, values, part.shape[0]) for values in (left * topics[t], topics[t] ** 2, left**2)
+            np.bincount(users, values, part.shape[0])
+            for values in (residual * topics[t], topics[t] ** 2, residual**2)
         )
         w = W[:, t] = np.maximum(fits, 0.0) / np.where(squares > 0, squares, np.inf)
         weights = w * self._scale(w * np.sqrt(length + np.diff(part.indptr) * w**2))
-        entries = (weights[users] * left, (weights * w)[users])
+        entries = (weights[users] * residual, (weights * w)[users])
         return np.concatenate([np.bincount(part.indices, values, part.shape[1]) for values in entries])
 
     def _scale(self, lengths: Matrix) -> Matrix:
-        """What scales contributions of these lengths down to the bound."""
+        """Return factors that scale contributions of these lengths down to the bound."""
         return np.where(lengths > self._bound, self._bound / np.where(lengths > 0, lengths, 1.0), 1.0)
 
     @property
@@ -232,7 +233,7 @@ class DPNMF(GaussianBasis):
         known_rows = pool.drawn[:0] if pool.subtracted is None else pool.subtracted
         own = clip_rows(known_rows, self.row_bound)
         topics = self._topics(np.concatenate([sums, weights[..., None]], axis=2), own)
-        known = np.concatenate([sums.ravel(), weights.ravel()])
+        sums_seen = np.concatenate([sums.ravel(), weights.ravel()])
         own_noise = self.deviation(sums.shape[-1]) ** 2
         parts = {"sums": sums, "weights": weights}
         noise = np.concatenate([np.full(a.size, own_noise + added(name, a)) for name, a in parts.items()])
@@ -240,18 +241,18 @@ class DPNMF(GaussianBasis):
         def adds(rows: sp.csr_array) -> FactoredContributions:
             return clipped_sweeps(clip_rows(rows, self.row_bound), topics, self._bound)
 
-        return adds, LinearSystem(known, noise, of_all=False)
+        return adds, LinearSystem(sums_seen, noise, of_all=False)
 
     def _topics(self, released: Matrix, own: sp.csr_array) -> Matrix:
         features = released.shape[-1] - 1
         T = random_topics(features, self.rank, self.start_seed)
-        W, squares, found = np.zeros((own.shape[0], self.rank)), _squared_norms(own), [T]
+        W, squares, topics = np.zeros((own.shape[0], self.rank)), _squared_norms(own), [T]
         for sweep in released:
             for t, seen in enumerate(sweep):
                 total = seen + self._share(own, W, squares, T, t)
                 T, _ = _with_topic(T, t, self.deviation(features), total)
-            found.append(T)
-        return np.stack(found)
+            topics.append(T)
+        return np.stack(topics)
 
     def neighbours(self) -> tuple[Database, Database]:
         """A record of all topics, or zeros in its place, among records of one topic each, which hold the topics.

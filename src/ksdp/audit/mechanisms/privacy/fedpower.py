@@ -28,12 +28,12 @@ from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
 SENT = ("means", "uploads")
-"""What a round is told by: what the server sent, and what a device sends to it."""
+"""Names of the releases of a round: from the server, and from a device to it."""
 
 
 @dataclass(frozen=True)
 class PeriodicPower(NoisyPower):
-    """What the forms of FedPower have in common: iterations of which every `period`-th announces something.
+    """Common part of the forms of FedPower: iterations of which every `period`-th announces something.
 
     As printed, FedPower averages the devices' bases at the end where the last iteration announced nothing: a sum
     without noise, whatever was added before. So `iterations` must be a multiple of `period`.
@@ -155,7 +155,7 @@ class FedPower(PeriodicPower):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is printed."""
+        """The guarantee as it is printed."""
         given = self.noise is None
         return Guarantee(
             "(epsilon, delta)",
@@ -322,7 +322,7 @@ class UtilityFedPower(PeriodicPower):
         )
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of each announcement: sigma / n against the change of the mean by one record, sqrt(2) B^2 / s."""
+        """sigma / n over the change of the mean by one record, sqrt(2) B^2 / s, for each announcement."""
         if self.row_bound is None or self.period != 1:
             raise SpecError("nothing is claimed without `row_bound` and with a `period` above 1.")
         change = second_moment_change(self.row_bound, "replace-one") / sum(sizes)

@@ -100,7 +100,7 @@ class PrivateFedPower(PeriodicPower):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
         record = self.unit == "record"
         return Guarantee(
             "(epsilon, delta)",
@@ -129,7 +129,7 @@ class PrivateFedPower(PeriodicPower):
         return self.colluders
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of each announcement, and of the local iterations between two of them."""
+        """Deviation over sensitivity of each announcement, and of the local iterations between two of them."""
         if self.unit == "entry-printed":
             each = self.sigma(sizes, features) / theorem_1(self.rank, self.entry_bound, self.clip)
             return (each,) * self.iterations

@@ -90,7 +90,7 @@ class HardtRoth(NoisyPower):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
         record = self.unit == "record"
         return Guarantee(
             "(epsilon, delta)",
@@ -107,12 +107,12 @@ class HardtRoth(NoisyPower):
         )
 
     def sensitivity(self, features: int) -> float:
-        """Of one release, in Frobenius norm, by one record."""
+        """Sensitivity of one release to one record, in Frobenius norm."""
         exact = second_moment_change(self.row_bound, self.adjacency)
         return rounded_sensitivity(exact, self.rank * features)
 
     def deviation(self, block: np.ndarray) -> float:
-        """Of the noise in the sum that is announced for Z^T = `block`."""
+        """Standard deviation of the noise in the sum that is announced for Z^T = `block`."""
         rank, features = block.shape
         if self.unit == "entry-printed":
             printed = math.sqrt(4 * rank * self.iterations * math.log(1 / self.delta)) / self.epsilon

@@ -80,11 +80,11 @@ class OneNoisySum(GaussianReleases):
 
     @abstractmethod
     def entering(self, rows: sp.csr_array) -> Floats:
-        """What so many rows add to the sum."""
+        """Return the contribution of these rows to the sum."""
 
     @abstractmethod
     def sensitivity(self, features: int) -> float:
-        """Of the sum, in L2 norm, by one record."""
+        """Sensitivity of the sum to one record, in L2 norm."""
 
     @property
     @abstractmethod
@@ -93,7 +93,7 @@ class OneNoisySum(GaussianReleases):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
         return Guarantee(
             "(epsilon, delta)",
             unit=f"{adjacency_words(self.adjacency)}, {self.bounds}",
@@ -118,7 +118,7 @@ class OneNoisySum(GaussianReleases):
         return self.sensitivity(features) / (2 * float(ndtri((1 + self.advantage) / 2)))
 
     def deviation(self, features: int, parties: int) -> float:
-        """Of the noise of so many parties, in each number that is announced."""
+        """Standard deviation of the noise of so many parties, per announced number."""
         return self.scale(features) * (math.sqrt(parties) if self.colluders is None else 1.0)
 
     @property
@@ -127,7 +127,7 @@ class OneNoisySum(GaussianReleases):
         return ANY_PARTIES if self.colluders is None else self.colluders
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of the one release."""
+        """Deviation over sensitivity of the one release."""
         return (self.scale(features) / self.sensitivity(features),)
 
     def noisy_sum(self, rows: sp.csr_array) -> NoisySum:
@@ -203,7 +203,7 @@ class Moments(OneNoisySum):
 
     @property
     def traits(self) -> Traits:
-        """Of this rank."""
+        """Properties, with this rank."""
         return replace(super().traits, rank=self.rank)
 
     @property
@@ -212,7 +212,7 @@ class Moments(OneNoisySum):
         return f"rows clipped to norm {self.row_bound:g}"
 
     def sensitivity(self, features: int) -> float:
-        """Of S, in Frobenius norm, by one record."""
+        """Sensitivity of S to one record, in Frobenius norm."""
         exact = second_moment_change(self.row_bound, self.adjacency)
         return rounded_sensitivity(exact, features * (features + 1) // 2)
 
@@ -225,7 +225,7 @@ class Moments(OneNoisySum):
         return isometric(_moments(self.bounded(rows)))
 
     def moment_noise(self, size: int, features: int, parties: int) -> float:
-        """Of so many parties, in each number that is announced."""
+        """Standard deviation of the noise of so many parties, per announced number."""
         return self.deviation(features, parties)
 
     def releases(self, features: int) -> tuple[Release, ...]:
@@ -281,7 +281,7 @@ class TermCounts(OneNoisySum):
         return "which terms it has, scaled to norm 1"
 
     def sensitivity(self, features: int) -> float:
-        """Of the totals, by one record."""
+        """Sensitivity of the totals to one record."""
         return rounded_sensitivity(second_moment_change(1.0, self.adjacency), features)
 
     def entering(self, rows: sp.csr_array) -> Floats:
@@ -383,7 +383,7 @@ class DPdisPCA(GaussianBasis):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
         printed = self.calibration == "printed"
         return Guarantee(
             "(epsilon, delta)",
@@ -408,12 +408,12 @@ class DPdisPCA(GaussianBasis):
         return (last,) if self.opens == "final" else (last, sent)
 
     def sensitivity(self, size: int, features: int) -> float:
-        """Of one site's A_s (its upper triangle), by one record of N_s = `size`."""
+        """Sensitivity of one site's A_s (its upper triangle) to one record of N_s = `size`."""
         exact = second_moment_change(self.row_bound, self.adjacency) / size
         return rounded_sensitivity(exact, features * (features + 1) // 2)
 
     def deviation(self, size: int, features: int) -> float:
-        """Of the noise in each entry of A_s."""
+        """Standard deviation of the noise in each entry of A_s."""
         if self.calibration == "printed":
             return classical_multiplier(self.epsilon, self.delta) * self.row_bound**2 / size
         return analytic_multiplier(self.epsilon, self.delta) * self.sensitivity(size, features)
@@ -432,7 +432,7 @@ class DPdisPCA(GaussianBasis):
         return ANY_PARTIES
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of the one release that a record enters, at the site where it is smallest."""
+        """Deviation over sensitivity of the one release that a record enters, at the site where it is smallest."""
         return (min(self.deviation(n, features) / self.sensitivity(n, features) for n in sizes),)
 
     def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:

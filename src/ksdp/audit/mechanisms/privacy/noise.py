@@ -19,7 +19,7 @@ from ksdp.audit.numeric.array_types import Floats
 
 @dataclass(frozen=True)
 class PrivacyCost:
-    """What a mechanism's releases cost together, by one way of counting."""
+    """Epsilon of all releases of a mechanism together, by one way of counting."""
 
     way: str
     epsilon: float

@@ -130,7 +130,8 @@ class Noisy:
         """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
         brought = own_statistics(self.inner)
         shown = set(opened(self, _MANY)) if self.noise else set[str]()
-        return (*brought, *(one for one in first_rounds((*LINEAR, *brought)) if set(one.needs) <= shown))
+        early = first_rounds((*LINEAR, *brought))
+        return (*brought, *(statistic for statistic in early if set(statistic.needs) <= shown))
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """Those of the other mechanism, less what follows from exact arrays alone."""
@@ -146,8 +147,8 @@ class Noisy:
     def _noise_of(self, array: Release) -> Noise:
         if array.name in self.plain:
             return array.noise
-        known = array.noise == EXACT and (not isinstance(self.scale, Mapping) or array.name in self.scale)
-        return Noise("normal", deviation=self.deviation(array.name) if known else None)
+        has_deviation = array.noise == EXACT and (not isinstance(self.scale, Mapping) or array.name in self.scale)
+        return Noise("normal", deviation=self.deviation(array.name) if has_deviation else None)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run the other mechanism, add the noise, work out the rest; all draw from `rng`."""
@@ -163,13 +164,13 @@ class Noisy:
         return Observables({n: np.maximum(a, 0.0) if n in final else a for n, a in noisy.items()})
 
     def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
-        """What the other mechanism releases."""
+        """Return the releases of the other mechanism."""
         return (
             self.inner.release(database, rng) if isinstance(self.inner, Derives) else self.inner.run(database, rng)
         )
 
     def deviation(self, name: str) -> float | None:
-        """Of the noise of an array; 0 where it has none, None where its size depends on the data."""
+        """Standard deviation of an array's noise; 0 if it has none, None if its size depends on the data."""
         if name in self.plain or not self.noise:
             return 0.0
         if isinstance(self.scale, Mapping):

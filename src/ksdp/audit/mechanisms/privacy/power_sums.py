@@ -22,7 +22,7 @@ from ksdp.audit.statistics.products import announced
 
 @dataclass(frozen=True)
 class NoisyPower(GaussianBasis):
-    """What noisy power iterations have in common: they release ``V``, the last basis, and the rounds' ``sums``."""
+    """Common part of noisy power iterations, which release ``V``, the last basis, and the rounds' ``sums``."""
 
     noise_by: ClassVar[Literal["each party", "one party"]] = "each party"
 
@@ -69,7 +69,7 @@ class NoisyPower(GaussianBasis):
         """The deviation of the noise in each number of a block's sum; of the first parties it is not known."""
 
     def divisor(self, sizes: tuple[int, ...]) -> int:
-        """What sums over documents are divided by."""
+        """Return the divisor of sums over documents."""
         return sum(sizes)
 
     def asked(
@@ -96,8 +96,8 @@ class NoisyPower(GaussianBasis):
         blocks, deviations = self.asked(sums, sizes, len(sizes) - pool.colluding, pool.subtracted)
         over = self.divisor(sizes)
         noise = np.repeat((np.square(deviations) + added("sums", sums)) * over**2, sums[0].size)
-        known = LinearSystem(sums.ravel() * over, noise, of_all=False)
-        return lambda rows: moment_numbers(self.bounded(rows), blocks), known
+        system = LinearSystem(sums.ravel() * over, noise, of_all=False)
+        return lambda rows: moment_numbers(self.bounded(rows), blocks), system
 
     def two_of_start(self, features: int) -> tuple[Vector, Vector]:
         """The first two directions that the public start spans."""

@@ -1,4 +1,4 @@
-r"""What runs on the same records give away together.
+r"""Privacy loss of several runs on the same records together.
 
 Gaussian releases add up exactly: runs with :math:`\mu_1, \ldots, \mu_n` (one over the noise multiplier of all
 releases of a run together), each chosen after seeing the earlier ones, are as private as one Gaussian release
@@ -29,30 +29,30 @@ _MANY = 2**31
 
 @dataclass(frozen=True)
 class Price:
-    """What one run gives away of a record."""
+    """Privacy loss of a record in one run."""
 
     mu: float | None
     """For a record that is replaced; None where nothing is promised of a record."""
     why: str
-    """What is promised, or why nothing is."""
+    """The promise, or the reason why there is none."""
     drawn: float | None = None
     """The share of the party's documents that its secret draw let in; None where all entered."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What several runs give away together."""
+    """Privacy loss of a record in several runs together."""
 
     runs: int
     mu: float
-    """Of those that all documents entered and that promise something."""
+    """mu of the runs that all documents entered and that promise something."""
     unbounded: int
     """Runs that promise nothing of a record: nothing bounds what several of them give away."""
     drawn: float = 0.0
     """The largest share that the party's secret draw let into a run. The draw is the same for all runs."""
 
     def epsilon(self, delta: float) -> float:
-        """Of the runs that promise something; infinite where a draw lets in more than delta."""
+        """Epsilon of the runs that promise something; infinite if a draw lets in more than delta."""
         if self.drawn > delta:
             return math.inf
         return epsilon_together([1 / self.mu], delta - self.drawn) if self.mu > 0 else 0.0
@@ -69,7 +69,7 @@ class Spent:
 
 
 def pure_price(epsilon: float, why: str) -> Price:
-    r"""What an epsilon at delta 0 gives away of a record that is replaced.
+    r"""Return the privacy loss of a replaced record by an epsilon at delta 0.
 
     Errors of the two kinds of any test lie on or above two lines, from (0, 1) to (c, c) and from there to (1, 0),
     with :math:`c = 1 / (1 + e^\epsilon)` (Wasserman & Zhou 2010). A Gaussian trade-off is convex and has the ends
@@ -80,7 +80,7 @@ def pure_price(epsilon: float, why: str) -> Price:
 
 
 def price_of(mechanism: Mechanism, sizes: Sequence[int], features: int) -> Price:
-    """What one run among parties with so many records gives away."""
+    """Return the privacy loss of a record in one run among parties with so many records."""
     promise = guarantee_of(mechanism)
     if promise.kind != "(epsilon, delta)" or not isinstance(mechanism, GaussianReleases):
         return Price(None, "no noise: what it gives away is measured, not promised")
@@ -93,8 +93,8 @@ def price_of(mechanism: Mechanism, sizes: Sequence[int], features: int) -> Price
     except InputError:
         return Price(None, "nothing is promised with these parameters")
     mu = math.sqrt(math.fsum(1 / m**2 for m in multipliers))
-    said = f"{promise.unit}; trust: {promise.trust}"
-    return Price(2 * mu if promise.unit.startswith(_COMES_OR_GOES) else mu, said)
+    unit = f"{promise.unit}; trust: {promise.trust}"
+    return Price(2 * mu if promise.unit.startswith(_COMES_OR_GOES) else mu, unit)
 
 
 def worst_price(mechanism: Mechanism, own: int, parties: int, features: int) -> Price:
@@ -106,10 +106,10 @@ def worst_price(mechanism: Mechanism, own: int, parties: int, features: int) -> 
 
 @dataclass(frozen=True)
 class Promise:
-    """What the noise of a mechanism proves of every record and every attack, before any run."""
+    """Bound that the noise of a mechanism proves for every record and every attack, before any run."""
 
     bound: float
-    """Of the advantage, also of whoever knows all other records."""
+    """Bound of the advantage, also of somebody who knows all other records."""
     trust: str
     """From whom it protects, and who must be honest."""
     every_size: bool
@@ -117,7 +117,7 @@ class Promise:
 
 
 _DECIMALS = 12
-"""Of a bound: beyond them the normal law and its inverse do not cancel."""
+"""Decimals of a bound: beyond them the normal law and its inverse do not cancel."""
 
 
 def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known: int) -> Promise | None:
@@ -137,9 +137,9 @@ def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known:
 
 
 def spent_together(prices: Sequence[Price]) -> Spent:
-    """Of all runs on the same records."""
-    whole = [price for price in prices if price.drawn is None]
-    known = [price.mu for price in whole if price.mu is not None]
+    """Return the privacy loss of all runs on the same records."""
+    undrawn = [price for price in prices if price.drawn is None]
+    noises = [price.mu for price in undrawn if price.mu is not None]
     shares = (price.drawn for price in prices if price.drawn is not None)
-    mu = math.sqrt(math.fsum(mu**2 for mu in known))
-    return Spent(len(prices), mu, len(whole) - len(known), max(shares, default=0.0))
+    mu = math.sqrt(math.fsum(mu**2 for mu in noises))
+    return Spent(len(prices), mu, len(undrawn) - len(noises), max(shares, default=0.0))

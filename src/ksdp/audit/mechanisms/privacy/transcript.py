@@ -48,13 +48,13 @@ class Announcement:
     """One noisy number, vector or matrix that somebody outside the parties gets to see."""
 
     public: Floats
-    """What is announced to all, and what the mechanism goes on with."""
+    """The announcement to all, with which the mechanism goes on."""
     seen: Floats
     """The same without the coalition's own shares and noise."""
     exact: Floats
     """`seen` without noise; no adversary has it."""
     deviation: float
-    """Of the noise in `seen`, per entry."""
+    """Standard deviation of the noise in `seen`, per entry."""
 
 
 class Announcer:
@@ -152,17 +152,17 @@ class Replay(Announcer):
 
 @dataclass(eq=False)
 class Driven:
-    """What came of driving all parties of a database."""
+    """Results of driving all parties of a database."""
 
     transcript: Sequence[Announcement]
     uploads: list[list[Floats]] = field(default_factory=list)
-    """What each party sent to the server, upload by upload."""
+    """Messages of each party to the server, upload by upload."""
     beside: list[list[Floats]] = field(default_factory=list)
     """And what it sent without noise."""
     means: list[Floats] = field(default_factory=list)
-    """What the server sent to all."""
+    """Messages of the server to all."""
     public: dict[str, Floats] = field(default_factory=dict)
-    """What every party ends with."""
+    """Results that every party ends with."""
 
 
 def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Announcer) -> Driven:
@@ -208,8 +208,8 @@ def _deviations(sums: Sequence[NoisySum], announcer: Announcer) -> list[float]:
     if sums[0].colluders is None:
         return [each.deviation for each in sums]
     makers = announcer.made_by
-    whole = sums[0].part(makers) * math.sqrt(makers) if makers else sums[0].deviation
-    each = whole / math.sqrt(len(announcer.outside))
+    total = sums[0].part(makers) * math.sqrt(makers) if makers else sums[0].deviation
+    each = total / math.sqrt(len(announcer.outside))
     return [each if i in announcer.outside else 0.0 for i in range(len(sums))]
 
 
@@ -218,7 +218,7 @@ def _added(arrays: Sequence[Floats]) -> Floats:
 
 
 _ROUNDING = 2.0**-40
-"""Of a value's norm, what adding up some thousand terms may be off: each by at most 2^-53, so 2^13 of them."""
+"""Rounding error of adding up some thousand terms, relative to a value's norm: 2^13 terms of 2^-53 each."""
 _WIDE = 2**31
 """More features than any rank: names do not depend on their number."""
 
@@ -261,7 +261,7 @@ class GaussianReleases(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
+        """The promise, and to whom it is made."""
 
     @property
     def holds_against(self) -> int:
@@ -279,12 +279,12 @@ class GaussianReleases(ABC):
     def collected(
         self, uploads: Sequence[Floats], beside: Sequence[Floats], sizes: Sequence[int]
     ) -> tuple[Floats, float]:
-        """What the server makes of the parties' uploads, and the deviation of the noise that it adds."""
+        """Return the server's result of the parties' uploads, and the deviation of the noise that it adds."""
         raise SpecError(f"{self.name} has no server.")
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:
-        """What each noisy sum holds of a document, for whoever sees it."""
+        """The attacks that solve each noisy sum, for whoever sees it."""
         return statistics_of_sums(self.releases(_WIDE))
 
     @property
@@ -346,7 +346,10 @@ class GaussianReleases(ABC):
         random but the announced noise; otherwise a statistic like any other. Where the deviation itself depends on
         the database, each of the two laws has its own.
         """
-        exact = [[(told.exact, told.deviation) for told in self._replayed(transcript, d)] for d in pair]
+        exact = [
+            [(announcement.exact, announcement.deviation) for announcement in self._replayed(transcript, d)]
+            for d in pair
+        ]
         ratio = 0.0
         for was, (a, first), (b, second) in zip(transcript, *exact, strict=True):
             if was.deviation > 0 and first != second and min(first, second) > 0:
@@ -376,16 +379,16 @@ class GaussianReleases(ABC):
         Each release depends on the noise of those before it, so that no single distance is known, but the
         likelihood ratio is. What somebody sees of the transcript, the `final` output alone say, shows no more.
         """
-        told = self.transcript(base, coins())
+        transcript = self.transcript(base, coins())
 
         def against(other: Database) -> float:
-            return max(0.0, -math.expm1(-max(self.log_likelihood_ratio(told, (base, other)), 0.0)))
+            return max(0.0, -math.expm1(-max(self.log_likelihood_ratio(transcript, (base, other)), 0.0)))
 
         return against
 
     def noise_depends_on_data(self, transcript: Sequence[Announcement], pair: tuple[Database, Database]) -> bool:
         """Whether the noise would have been of another size on the other database, given what was announced."""
-        first, second = ([told.deviation for told in self._replayed(transcript, d)] for d in pair)
+        first, second = ([announcement.deviation for announcement in self._replayed(transcript, d)] for d in pair)
         return first != second
 
     def _replayed(self, transcript: Sequence[Announcement], database: Database) -> list[Announcement]:
@@ -407,5 +410,5 @@ class GaussianBasis(GaussianReleases):
 
     @property
     def traits(self) -> Traits:
-        """Of this rank."""
+        """Properties, with this rank."""
         return replace(super().traits, rank=self.rank)

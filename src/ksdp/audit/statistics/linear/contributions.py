@@ -15,10 +15,10 @@ from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 
 def row_products(rows: sp.csr_array, basis: Floats) -> Floats:
-    """Of each document with each row, by itself to the last bit; shape (n, len(basis))."""
-    found = np.empty((rows.shape[0], len(basis)))
-    csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(basis), found)
-    return found
+    """Return the product of each document with each row, by itself to the last bit; shape (n, len(basis))."""
+    products_out = np.empty((rows.shape[0], len(basis)))
+    csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(basis), products_out)
+    return products_out
 
 
 def sweep_numbers(
@@ -28,7 +28,7 @@ def sweep_numbers(
     delta: float = 0.0,
     products: tuple[Floats, Floats] | None = None,
 ) -> FactoredContributions:
-    """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2."""
+    """Return contributions to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2."""
     rank = topics.shape[1]
     path = _paths(products or sweep_products(rows, topics), rank, gamma, delta)
     steps = np.arange(path.shape[1])
@@ -39,7 +39,7 @@ def sweep_numbers(
 
 
 def sweep_products(rows: sp.csr_array, topics: Floats) -> tuple[Floats, Floats]:
-    """Of each document with the topics before the first sweep, after it, ..., and of these with one another."""
+    """Return products of documents with the topics of every sweep, and of these with one another."""
     flat = np.ascontiguousarray(topics.reshape(-1, topics.shape[2]))
     return row_products(rows, flat), flat @ flat.T
 
@@ -62,12 +62,12 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
         for step in range(path.shape[1]):
             t = step % rank
             at = place[t]
-            found = products[i, at] - gamma
+            weight = products[i, at] - gamma
             for u in range(rank):
                 if u != t:
-                    found -= w[u] * gram[place[u], at]
+                    weight -= w[u] * gram[place[u], at]
             below = gram[at, at] + delta
-            w[t] = found / below if found > 0.0 and below > 0.0 else 0.0
+            w[t] = weight / below if weight > 0.0 and below > 0.0 else 0.0
             path[i, step] = w[t]
             place[t] += rank
 
@@ -75,7 +75,7 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
 def block_numbers(
     rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True
 ) -> FactoredContributions:
-    """What each document adds to the sums of PD-SVD's iterations, outside of the block that follows or in all."""
+    """Return contributions to the sums of PD-SVD's iterations, outside of the block that follows or in all."""
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
     numbers, before = row_products(rows, flat), np.arange(len(flat) - rank)
     taken = (np.arange(len(flat))[:, None] // rank) == before[None, :] // rank + 1
@@ -118,13 +118,13 @@ def _clip(indptr: Any, data: Any, products: Any, gram: Any, bound: float, rank: 
         for step in range(weights.shape[1]):
             t = step % rank
             w[t] = 0.0
-            left = square
+            residual = square
             for u in range(rank):
-                left -= 2.0 * w[u] * products[i, place[u]]
+                residual -= 2.0 * w[u] * products[i, place[u]]
                 for v in range(rank):
-                    left += w[u] * w[v] * gram[place[u], place[v]]
+                    residual += w[u] * w[v] * gram[place[u], place[v]]
             w[t] = weights[i, step]
             place[t] += rank
-            length = w[t] * np.sqrt(max(left, 0.0) + w[t] * w[t])
+            length = w[t] * np.sqrt(max(residual, 0.0) + w[t] * w[t])
             if length > bound:
                 weights[i, step] *= bound / length

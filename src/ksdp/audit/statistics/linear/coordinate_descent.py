@@ -32,9 +32,9 @@ def go_round(
         plus, less, odd = 0.0, 0.0, (starts[i + 1] - starts[i]) % 2
         more, fewer = 0.0, 0.0  # two chains of sums each: one waits for itself
         for p in range(starts[i], starts[i + 1] - odd, 2):
-            one, two = places[p], places[p + 1]
-            plus += values[p, 0] * across[one, 0]
-            less += values[p, 1] * across[one, 1]
+            first_place, two = places[p], places[p + 1]
+            plus += values[p, 0] * across[first_place, 0]
+            less += values[p, 1] * across[first_place, 1]
             more += values[p + 1, 0] * across[two, 0]
             fewer += values[p + 1, 1] * across[two, 1]
         if odd:
@@ -68,10 +68,10 @@ def go_round(
 
 @dataclass(frozen=True, eq=False)
 class Deduplicated:
-    """What documents add, each content once."""
+    """Contributions of documents, each content once."""
 
     made: FactoredContributions
-    """Of one document of each content."""
+    """Contributions of one document of each content."""
     shares: Floats
     """How many of its copies are expected to be in, shape (contents,)."""
     several: Floats
@@ -85,7 +85,7 @@ class Deduplicated:
         return np.stack([-self.shares, self.several - self.shares])
 
     def of_each(self, parts: Floats) -> Floats:
-        """What its copies share of the parts of a content, shape (n,)."""
+        """Share the part of a content among its copies, shape (n,)."""
         return np.asarray((parts / self.several)[self.which])
 
 
@@ -117,7 +117,7 @@ class _Scaled:
 
 @dataclass(frozen=True, eq=False)
 class _Left:
-    """What the fit leaves of the sums: panel + sum over u of c_u B_u, and single numbers."""
+    """Residual of the sums after the fit: panel + sum over u of c_u B_u, and single numbers."""
 
     panel: NDArray[np.float32]
     single: Floats
@@ -130,14 +130,14 @@ class Fitted:
     """Documents that were fitted to a run's sums, one after the other."""
 
     score: Floats
-    """Of each of them, between -1 and 1, shape (n,); 0 where it adds nothing."""
+    """Score of each of them, between -1 and 1, shape (n,); 0 if it adds nothing."""
     columns: NDArray[Any]
     """Columns of the sums that one of them has an entry in, ascending."""
     _scales: Scales
     _left: _Left
 
     def of(self, others: FactoredContributions) -> Floats:
-        """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
+        """Score other documents, which the fit does not know; their entries in other columns are not looked at."""
         kept = np.zeros(others.rows.shape[1], np.bool_)
         kept[self.columns] = True
         basis = np.ascontiguousarray(others.basis[:, self.columns])
@@ -150,26 +150,26 @@ def fitted(unique: Deduplicated, residual: Floats, begin: Callable[[], tuple[Flo
     scales = scales_of(unique.made)
     scaled = _scaled(unique.made, scales)
     parts = np.zeros(len(unique.shares))
-    left = _left_of(residual, unique.made, scales)
+    remaining = _left_of(residual, unique.made, scales)
     # A round that changes half a percent, in the root mean square, is the last one; after five, a percent will do.
     # After eight, documents that still move wait for one another: they begin anew, without bounds.
-    if not _settles(scaled, left, parts, unique.bounds, [0.005] * 5 + [0.01] * 3, between=3):
+    if not _settles(scaled, remaining, parts, unique.bounds, [0.005] * 5 + [0.01] * 3, between=3):
         start, residual = begin()
-        left, parts = (
+        remaining, parts = (
             _left_of(residual, unique.made, scales),
             np.bincount(unique.which, start).astype(np.float64),
         )
-        _settles(scaled, left, parts, np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1), [0.02] * 64)
-    found = unique.of_each(_gone_through(scaled, left, parts))
-    return Fitted(between(found), np.arange(unique.made.rows.shape[1]), scales, left)
+        _settles(scaled, remaining, parts, np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1), [0.02] * 64)
+    weights = unique.of_each(_gone_through(scaled, remaining, parts))
+    return Fitted(between(weights), np.arange(unique.made.rows.shape[1]), scales, remaining)
 
 
 def with_parts(made: FactoredContributions, residual: Floats, parts: Floats) -> Fitted:
     """The same of documents whose parts are known: `residual` is what these leave of the sums."""
     scales = scales_of(made)
-    left = _left_of(residual, made, scales)
-    counts = _gone_through(_scaled(made, scales), left, parts)
-    return Fitted(between(counts), np.arange(made.rows.shape[1]), scales, left)
+    remaining = _left_of(residual, made, scales)
+    counts = _gone_through(_scaled(made, scales), remaining, parts)
+    return Fitted(between(counts), np.arange(made.rows.shape[1]), scales, remaining)
 
 
 def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _Left:
@@ -236,42 +236,42 @@ def _gone_through(
     bounds: Floats | None = None,
     resting: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    found = np.empty(len(parts))
+    weights = np.empty(len(parts))
     bounds = np.zeros((2, 0)) if bounds is None else bounds
     resting = np.zeros(0, np.bool_) if resting is None else resting
     about, rest = (scaled.weights, scaled.scalars, scaled.sizes), (left.panel, left.single, left.across)
-    go_round(scaled.csr, about, scaled.pairs, rest, parts, bounds, resting, found)
-    return found
+    go_round(scaled.csr, about, scaled.pairs, rest, parts, bounds, resting, weights)
+    return weights
 
 
 @njit(cache=True, nogil=True)
 def _fill_pairs(csr: Any, arrays: Any, structure: Any, form: Any, pairs: Any, sizes: Any) -> None:
     (indptr, _, data), (weights, numbers, products, scalars) = csr, arrays
     (lists, counts, same), (starts, places, values) = structure, pairs
-    left = np.empty(lists.shape[1])
+    residual = np.empty(lists.shape[1])
     at = 0
     for i in range(len(sizes)):
-        whole = 0.0
+        square = 0.0
         for p in range(indptr[i], indptr[i + 1]):
-            whole += data[p] * data[p]
-        total, inner, known, place = 0.0, 0.0, False, 0
+            square += data[p] * data[p]
+        total, inner, is_settled, place = 0.0, 0.0, False, 0
         for r in range(weights.shape[1]):
-            weight, known = weights[i, r], known and same[r]
+            weight, is_settled = weights[i, r], is_settled and same[r]
             if weight != 0.0:
-                if not known:
-                    inner, known = whole, True
+                if not is_settled:
+                    inner, is_settled = square, True
                     for a in range(counts[r]):
                         u = lists[r, a]
-                        left[a] = products[i, u]
+                        residual[a] = products[i, u]
                         for b in range(counts[r]):
-                            left[a] -= form[u, lists[r, b]] * numbers[i, lists[r, b]]
-                        inner -= numbers[i, u] * (products[i, u] + left[a])
+                            residual[a] -= form[u, lists[r, b]] * numbers[i, lists[r, b]]
+                        inner -= numbers[i, u] * (products[i, u] + residual[a])
                 for a in range(counts[r]):
                     u = lists[r, a]
                     places[at] = place + a
                     values[at, 0] = weight * products[i, u]
                     values[at, 1] = weight * numbers[i, u]
-                    values[at, 2] = weight * left[a]
+                    values[at, 2] = weight * residual[a]
                     at += 1
                 total += weight * weight * max(inner, 0.0)
             place += counts[r]

@@ -35,7 +35,7 @@ ROWS_PER_ENTRY, FEWEST_ROWS = 6, 2**13
 
 
 def step_of(rows: int, entries: int) -> int:
-    """Of how many documents one is looked at for the covariance of so many entries."""
+    """Return the step at which documents are looked at for the covariance of so many entries."""
     return max(1, rows // max(ROWS_PER_ENTRY * entries, FEWEST_ROWS))
 
 
@@ -48,7 +48,7 @@ class CovarianceFilter:
     weights: Floats
     """Their coefficients, shape (n, k)."""
     basis: Floats
-    """What is left of a document is x - mean - w B, shape (k, d)."""
+    """The residual of a document is x - mean - w B, shape (k, d)."""
     mean: Floats
     """Zeros where nothing is subtracted, shape (d,)."""
 
@@ -76,8 +76,8 @@ class CovarianceFilter:
         entries = self.basis.size
         step = step_of(len(self.weights), entries)
         covariance, total, count = np.zeros((entries, entries)), np.zeros(entries), 0
-        for weights, left in self._terms(step):
-            terms = (weights[:, :, None] * left[:, None, :]).reshape(-1, entries)
+        for weights, matrix in self._terms(step):
+            terms = (weights[:, :, None] * matrix[:, None, :]).reshape(-1, entries)
             covariance += terms.T @ terms
             total += terms.sum(axis=0)
             count += len(terms)
@@ -94,24 +94,24 @@ class CovarianceFilter:
     def _variances(self) -> Floats:
         """Second moments of the entries of w^T e, which are little more than variances; shape (k, d)."""
         with one_thread():
-            known = np.vstack([self.mean, self.basis])
+            lines = np.vstack([self.mean, self.basis])
             parts = np.column_stack([np.ones(len(self.weights)), self.weights])
             squares = np.square(self.weights)
             plain = sp.csr_array((np.square(self.rows.data), self.rows.indices, self.rows.indptr), self.rows.shape)
-            whole = np.ascontiguousarray((plain.T @ squares).T)
-            found = np.empty(self.basis.shape)
-            for r in range(len(found)):
+            total = np.ascontiguousarray((plain.T @ squares).T)
+            variances = np.empty(self.basis.shape)
+            for r in range(len(variances)):
                 weighed = squares[:, r, None] * parts
-                less = (parts.T @ weighed) @ known - 2.0 * (self.rows.T @ weighed).T
-                found[r] = whole[r] + (known * less).sum(axis=0)
+                less = (parts.T @ weighed) @ lines - 2.0 * (self.rows.T @ weighed).T
+                variances[r] = total[r] + (lines * less).sum(axis=0)
             # Where the basis explains documents wholly, rounding is all that is left.
-            rounding = _ROUNDING * whole.mean(axis=1, keepdims=True)
-            found = np.maximum(found, 0.0)
-            return np.asarray(found + np.maximum(_shrunk(found.mean(axis=1, keepdims=True)), rounding))
+            rounding = _ROUNDING * total.mean(axis=1, keepdims=True)
+            variances = np.maximum(variances, 0.0)
+            return np.asarray(variances + np.maximum(_shrunk(variances.mean(axis=1, keepdims=True)), rounding))
 
 
 _ROUNDING = 2.0**-44
-"""Of sums of squares, times what is added: below, a covariance is not positive definite."""
+"""Part of sums of squares that is added: below, a covariance is not positive definite."""
 
 
 def _shrunk(mean: Any) -> Any:
@@ -136,7 +136,7 @@ class Expected:
     rest: float
     """Mean of the other eigenvalues."""
     additions: CovarianceFilter
-    """What documents of the pool add."""
+    """Covariance of the contributions of the pool's documents."""
 
     @property
     def basis(self) -> Floats:
@@ -144,7 +144,7 @@ class Expected:
         return self.additions.basis
 
     def sums(self, found: Floats) -> Floats:
-        """What the documents of a run added to (M v_t) outside of V_0, to first order; shape (k, d)."""
+        """Return what the documents of a run added to (M v_t) outside of V_0, to first order; shape (k, d)."""
         basis = self.basis
         common = found @ basis.T
         turn = np.linalg.pinv(common, rcond=1e-8)
@@ -174,8 +174,8 @@ class Expected:
 
 def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     """The expected second moments of runs; None where there are too few documents or columns for the rank."""
-    found = pool.derive(("expected", rank, centred), lambda: _expected(pool, rank, centred))
-    return found
+    moments = pool.derive(("expected", rank, centred), lambda: _expected(pool, rank, centred))
+    return moments
 
 
 def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
@@ -192,7 +192,8 @@ def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     mean = total / size if centred else np.zeros(features)
     with one_thread():
         values, rows = _leading(parts, mean * np.sqrt(size), min(rank + BEYOND, features - 1))
-    trace = sum(weight * float(held.multiply(held).sum()) for weight, held in parts) - size * float(mean @ mean)
+    squares = sum(weight * float(part.multiply(part).sum()) for weight, part in parts)
+    trace = squares - size * float(mean @ mean)
     rest = max(trace - float(values.sum()), 0.0) / max(features - len(values), 1)
     basis = np.ascontiguousarray(rows[:rank])
     return Expected(values, rows, rest, CovarianceFilter(drawn, drawn @ basis.T - basis @ mean, basis, mean))
@@ -209,10 +210,10 @@ def _leading(parts: list[tuple[float, sp.csr_array]], less: Floats, count: int) 
     else:
 
         def times(vector: Floats) -> Floats:
-            found = -less * float(less @ vector)
+            image = -less * float(less @ vector)
             for weight, rows in parts:
-                found += weight * (rows.T @ (rows @ vector))
-            return found
+                image += weight * (rows.T @ (rows @ vector))
+            return image
 
         shape = (features, features)
         moments = LinearOperator(shape, matvec=lambda v: times(np.ravel(v)), dtype=np.float64)
@@ -263,9 +264,9 @@ def _total(rows: sp.csr_array, topics: Floats) -> Floats:
 
 
 def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
-    """What is expected of runs; None where the mechanism cannot be run, or announces another number of topics."""
-    found = pool.derive(("expected topics", rank), lambda: _expected_topics(pool, rank))
-    return found
+    """Return the expectation of runs; None if the mechanism cannot run, or has another number of topics."""
+    topics = pool.derive(("expected topics", rank), lambda: _expected_topics(pool, rank))
+    return topics
 
 
 def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
@@ -276,10 +277,10 @@ def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     if pool.fixed is not None:
         drawn, parties = at_even_steps(drawn, max(1, int(pool.share * drawn.shape[0]))), [pool.fixed]
     try:
-        found = pool.mechanism.run(Database((drawn, *parties)), np.random.default_rng(0))
+        released = pool.mechanism.run(Database((drawn, *parties)), np.random.default_rng(0))
     except KsdpError:  # too few documents for its rank, say
         return None
-    topics = np.asarray(found.get("T", np.empty(0)), dtype=np.float64)
+    topics = np.asarray(released.get("T", np.empty(0)), dtype=np.float64)
     if topics.shape != (rank, drawn.shape[1]):
         return None
     with one_thread():
@@ -310,22 +311,22 @@ class StationaryContributions(EntryContributions):
         self._init()
 
     def entered(self, rows: sp.csr_array) -> Floats:
-        """What each entry adds to every row of its column, shape (nnz, k)."""
+        """Return the contribution of each entry to every row of its column, shape (nnz, k)."""
         w = fit_observed_coefficients(rows, self.topics, gamma=self.gamma, delta=self.delta)
-        found = np.empty((rows.nnz, self.lines))
-        _enter(*arrays_of(rows), np.ascontiguousarray(self.topics.T), w, found)
-        return found
+        entries = np.empty((rows.nnz, self.lines))
+        _enter(*arrays_of(rows), np.ascontiguousarray(self.topics.T), w, entries)
+        return entries
 
 
 @njit(cache=True, nogil=True)
 def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, found: Any) -> None:
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
-            left = data[p]
+            residual = data[p]
             for t in range(weights.shape[1]):
-                left -= weights[i, t] * topics[indices[p], t]
+                residual -= weights[i, t] * topics[indices[p], t]
             for t in range(weights.shape[1]):
-                found[p, t] = weights[i, t] * left if topics[indices[p], t] > 0.0 else 0.0
+                found[p, t] = weights[i, t] * residual if topics[indices[p], t] > 0.0 else 0.0
 
 
 def are_rated(documents: Documents) -> bool:
@@ -403,11 +404,11 @@ class FirstOrderBasis:
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
-        found = announced(observables, "V")
-        picture = expected(documents.source_pool, len(found), has_mean(observables))
+        basis = announced(observables, "V")
+        picture = expected(documents.source_pool, len(basis), has_mean(observables))
         if picture is None:
             return np.zeros(len(documents))
-        _, filtered, weights = _matched(observables, documents, found, picture)
+        _, filtered, weights = _matched(observables, documents, basis, picture)
         return row_dots(filtered, weights)
 
 
@@ -434,13 +435,13 @@ class FirstOrderTopics:
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""
-        found = announced(observables, "T")
+        topics = announced(observables, "T")
         if are_rated(documents):
-            return topics_of_ratings(self.name, observables, documents, found)
-        picture = expected_topics(documents.source_pool, len(found))
+            return topics_of_ratings(self.name, observables, documents, topics)
+        picture = expected_topics(documents.source_pool, len(topics))
         if picture is None:
             return np.zeros(len(documents))
-        rows, filtered, _ = _matched(observables, documents, found, picture)
+        rows, filtered, _ = _matched(observables, documents, topics, picture)
         weights = documents.of_each(("weights under", picture), lambda all_: _weights(all_, picture))
         return row_dots(filtered - rows_times(weights, picture.topics @ rows.T), weights)
 

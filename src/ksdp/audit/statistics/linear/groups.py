@@ -45,7 +45,7 @@ class WrappedStatistic:
 
     @property
     def needs_background(self) -> tuple[str, ...]:
-        """What the adversary must know besides."""
+        """Names of the background knowledge that the adversary needs."""
         return statistic_traits(self.statistic).needs_background
 
     @property
@@ -112,7 +112,7 @@ def groups_solved(groups: int, documents: int, numbers: int) -> bool:
 
 @dataclass(frozen=True)
 class OfGroups(WrappedStatistic):
-    """Who was in, by the equations of `statistic`, with one unknown a group: the most even draw (`tilting`).
+    """Membership by the equations of `statistic`, with one unknown a group: the most even draw (`tilting`).
 
     All is 0 where groups are too many, or others' documents are drawn anew in each run.
     """
@@ -135,19 +135,19 @@ class OfGroups(WrappedStatistic):
             return np.zeros(len(documents))
         if pool.fixed is not None and pool.fixed_share < 1.0:
             return np.zeros(len(documents))
-        found = cast(_Equates, self.statistic).linear_model(observables, pool)
-        if found is None:
+        model = cast(_Equates, self.statistic).linear_model(observables, pool)
+        if model is None:
             return np.zeros(len(documents))
-        terms, known = found
-        direction = observables.derive((self.name, pool), lambda: _direction(terms, known, pool))
+        terms, system = model
+        direction = observables.derive((self.name, pool), lambda: _direction(terms, system, pool))
         if direction is None:
             return np.zeros(len(documents))
         numbers, offset = direction
         rows = documents.rows
         score = np.add.reduceat(terms(rows.matrix).matvec(numbers), documents.starts[:-1]) + offset
         may = np.ones(rows.matrix.shape[0], np.bool_)
-        if known.possible is not None:
-            may = known.possible(rows.matrix, lambda key, of: rows.of_each(key, lambda all_: of(all_.matrix)))
+        if system.possible is not None:
+            may = system.possible(rows.matrix, lambda key, of: rows.of_each(key, lambda all_: of(all_.matrix)))
         return np.where(np.logical_and.reduceat(may, documents.starts[:-1]), between(score), RULED_OUT)
 
 
@@ -162,28 +162,28 @@ def _direction(
     if known.possible is not None:
         may &= known.possible(pool.drawn, lambda key, of: pool.derive(("may be in", key), lambda: of(pool.drawn)))
     out = np.bincount(group, ~may) > 0
-    left = np.flatnonzero(~out)
-    if len(left) < 2:
-        out[:], left = False, np.arange(len(out))
+    remaining = np.flatnonzero(~out)
+    if len(remaining) < 2:
+        out[:], remaining = False, np.arange(len(out))
     places = np.cumsum(~out) - 1
     rows = np.flatnonzero(~out[group])
     with one_thread():
-        adds, lose = _added(terms, pool.drawn, rows, places[group[rows]], (len(left), entries))
+        adds, lose = _added(terms, pool.drawn, rows, places[group[rows]], (len(remaining), entries))
         sums = np.broadcast_to(np.asarray(known.sums, np.float64), entries)
         beside = known.beside(pool)
         if beside is not None:
             sums = sums - terms(beside).rmatvec(np.ones(beside.shape[0]))
-        share = min(pool.share * len(out) / len(left), LIKELIEST)
-        shares = np.full(len(left), share)
+        share = min(pool.share * len(out) / len(remaining), LIKELIEST)
+        shares = np.full(len(remaining), share)
         squares = np.square(adds).sum(axis=0)
         noise = np.broadcast_to(np.asarray(known.noise, np.float64), entries) + known.shrink * squares
         noise = noise + lost(share * lose) + LEAST * float(squares.mean())
-        taken = _some(squares, len(left))
+        taken = _some(squares, len(remaining))
         units = 1.0 / np.sqrt(noise[taken])
         residual = (sums - share * adds.sum(axis=0))[taken]
-        found, offset = span_of(adds[:, taken] * units, 1.0).direction(residual * units, shares)
+        direction, offset = span_of(adds[:, taken] * units, 1.0).direction(residual * units, shares)
     numbers = np.zeros(entries)
-    numbers[taken] = found * units
+    numbers[taken] = direction * units
     return numbers, offset
 
 

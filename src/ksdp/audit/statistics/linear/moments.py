@@ -46,10 +46,10 @@ _Form = tuple[Floats, float]
 
 @dataclass(frozen=True, eq=False)
 class MomentFilter:
-    """What is the same in every run."""
+    """The part of a filter that is the same in every run."""
 
     solve: Callable[[Floats], _Form]
-    """Of a run's sum, a symmetric matrix less what is expected of it."""
+    """Solve for a run's sum, a symmetric matrix less its expectation."""
 
     def form(self, moments: Floats) -> _Form:
         """F for a run's sum, and what to take from what it says of each document."""

@@ -84,7 +84,7 @@ class ContributionOperator(LinearOperator):  # type: ignore[misc] # SciPy has no
 
 @dataclass(eq=False)
 class FactoredContributions(ContributionOperator):
-    """What documents add to the sums of one run: rows w (x - sum over u of q_u B_u), and single numbers."""
+    """Contributions to the sums of one run: rows w (x - sum over u of q_u B_u), and single numbers."""
 
     rows: sp.csr_array
     numbers: Floats
@@ -96,7 +96,7 @@ class FactoredContributions(ContributionOperator):
     taken: NDArray[np.bool_]
     """Which numbers count in each row, shape (m, r)."""
     scalars: Floats
-    """What documents add to single numbers, shape (n, s)."""
+    """Contributions to single numbers, shape (n, s)."""
 
     def __post_init__(self) -> None:
         """Say how large it is."""
@@ -117,12 +117,12 @@ class FactoredContributions(ContributionOperator):
         return FactoredContributions.plain(self.rows, self.weights, self.scalars)
 
     def of(self, places: NDArray[Any]) -> FactoredContributions:
-        """What some of the documents add."""
+        """Return the contributions of some of the documents."""
         numbers, weights, scalars = (a[places] for a in (self.numbers, self.weights, self.scalars))
         return replace(self, rows=take_rows(self.rows, places), numbers=numbers, weights=weights, scalars=scalars)
 
     def first(self, rows: int) -> FactoredContributions:
-        """What they add to the first rows of the sums, and to no single number."""
+        """Return contributions to the first rows of the sums, and to no single number."""
         taken = self.taken[:, :rows]
         used = taken.any(axis=1)
         return replace(
@@ -144,10 +144,10 @@ class FactoredContributions(ContributionOperator):
 
     def _matvec(self, direction: Floats) -> Floats:
         rows, single = self.split(np.ravel(direction))
-        found = np.empty((self.rows.shape[0], len(rows)))
-        csr_times_panel(self.rows.indptr, self.rows.indices, self.rows.data, panel_of(rows), found)
-        found -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))
-        total = row_dots(found, self.weights)
+        values = np.empty((self.rows.shape[0], len(rows)))
+        csr_times_panel(self.rows.indptr, self.rows.indices, self.rows.data, panel_of(rows), values)
+        values -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))
+        total = row_dots(values, self.weights)
         return total + rows_times(self.scalars, single) if len(single) else total
 
     def _rmatvec(self, shares: Floats) -> Floats:
@@ -156,17 +156,17 @@ class FactoredContributions(ContributionOperator):
         weighed *= shares[:, None]
         sums = lined((self.rows.shape[1], weighed.shape[1]))
         add_rows_to_panel(self.rows.indptr, self.rows.indices, self.rows.data, weighed, sums)
-        found = np.ascontiguousarray(sums[:, : self.weights.shape[1]].T)
-        found -= (self.taken * (self.numbers.T @ weighed[:, : len(found)])).T @ self.basis
-        return np.concatenate([found.ravel(), shares @ self.scalars])
+        values = np.ascontiguousarray(sums[:, : self.weights.shape[1]].T)
+        values -= (self.taken * (self.numbers.T @ weighed[:, : len(values)])).T @ self.basis
+        return np.concatenate([values.ravel(), shares @ self.scalars])
 
     def written(self) -> Floats:
         """A as an array."""
-        dense, found = self.rows.toarray(), []
+        dense, columns = self.rows.toarray(), []
         for weight, taken in zip(self.weights.T, self.taken.T, strict=True):
-            left = dense - self.numbers[:, taken] @ self.basis[taken]
-            found.append(weight[:, None] * left)
-        return np.hstack([*found, self.scalars])
+            residual = dense - self.numbers[:, taken] @ self.basis[taken]
+            columns.append(weight[:, None] * residual)
+        return np.hstack([*columns, self.scalars])
 
     def diagonal(self) -> Floats:
         """Second moments of all numbers, summed over documents, from some of these."""
@@ -177,18 +177,21 @@ class FactoredContributions(ContributionOperator):
         step = max(1, self.rows.shape[0] // 1024)
         turned, numbers = sp.csr_array(self.rows[::step].T), self.numbers[::step]
         weights = np.square(self.weights[::step])
-        found = np.asarray(turned.multiply(turned) @ weights).T
-        found = np.ascontiguousarray(found)
+        diagonal = np.asarray(turned.multiply(turned) @ weights).T
+        diagonal = np.ascontiguousarray(diagonal)
         for r, taken in enumerate(self.taken.T):
             if not taken.any():
                 continue
             mine = np.ascontiguousarray(numbers[:, taken])
             weighed = weights[:, [r]] * mine
             _add_form(
-                weighed.T @ mine, np.asarray(turned @ weighed), np.ascontiguousarray(self.basis[taken]), found[r]
+                weighed.T @ mine,
+                np.asarray(turned @ weighed),
+                np.ascontiguousarray(self.basis[taken]),
+                diagonal[r],
             )
-        found = np.maximum(found, 0.0) * step  # what is left of nothing is rounding
-        return np.concatenate([found.ravel(), np.square(self.scalars).sum(axis=0)])
+        diagonal = np.maximum(diagonal, 0.0) * step  # what is left of nothing is rounding
+        return np.concatenate([diagonal.ravel(), np.square(self.scalars).sum(axis=0)])
 
 
 @njit(cache=True, nogil=True)
@@ -203,7 +206,7 @@ def _add_form(form: Any, crossed: Any, basis: Any, found: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """What a number of each sum is divided by: one factor a column, one a row, one a single number."""
+    """Divisors of the numbers of each sum: one factor a column, one a row, one a single number."""
 
     columns: Floats
     """Reciprocals, shape (d,); 0 where nobody has an entry."""
@@ -232,8 +235,8 @@ def scales_of(made: FactoredContributions) -> Scales:
 
 
 def _one_over_root(squares: Floats) -> Floats:
-    found = np.zeros(len(squares))
-    return np.divide(1.0, np.sqrt(squares), out=found, where=squares > np.finfo(np.float64).tiny)
+    roots = np.zeros(len(squares))
+    return np.divide(1.0, np.sqrt(squares), out=roots, where=squares > np.finfo(np.float64).tiny)
 
 
 @njit(cache=True, nogil=True)
@@ -258,7 +261,7 @@ LOST_ON_WIRE = 2.0**-58
 
 
 def lost_of(numbers: Floats) -> float:
-    """What was lost of announced numbers: as single precision, where it holds them, and as the wire otherwise."""
+    """Return the error of announced numbers: that of single precision, or of the wire."""
     return LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE
 
 
@@ -271,8 +274,8 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
     few = rows.nnz < 0.05 * n * wide  # products of sparse rows then take less
     laid = rows if few else rows.toarray()
     basis, weights, scalars = made.basis * scales.columns, made.weights * scales.rows, made.scalars * scales.single
-    found, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
-    squares = np.square(weights).sum(axis=1) * found.diagonal() + np.square(scalars).sum(axis=1)
+    inner_products, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
+    squares = np.square(weights).sum(axis=1) * inner_products.diagonal() + np.square(scalars).sum(axis=1)
     form, parts = basis @ basis.T, []
     patterns, which = np.unique(made.taken, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
@@ -283,15 +286,15 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
     tile = 64  # documents whose products stay in the cache
     for start in range(0, n, tile):
         end = min(start + tile, n)
-        between, total = found[start:end, :end].copy(), scalars[start:end] @ scalars[:end].T
+        between, total = inner_products[start:end, :end].copy(), scalars[start:end] @ scalars[:end].T
         left, together = np.empty_like(between), np.empty_like(between)
         for mine, ours, theirs in parts:
             np.matmul(ours[start:end], theirs[:end].T, out=left)
             left += between
             left *= np.matmul(mine[start:end], mine[:end].T, out=together)
             total += left
-        found[start:end, :end], found[:end, start:end] = total, total.T
-    return found, np.maximum(squares, found.diagonal())
+        inner_products[start:end, :end], inner_products[:end, start:end] = total, total.T
+    return inner_products, np.maximum(squares, inner_products.diagonal())
 
 
 def _dense(turned: Any, few: bool) -> Any:
@@ -303,13 +306,13 @@ _HELD = 2**24
 
 
 class EntryContributions(ContributionOperator):
-    """What documents add to the sums at their own entries alone, as users to the sums of the items they rated.
+    """Contributions to the sums at a document's own entries alone, as users' to the sums of the items they rated.
 
     Subclasses say how much each entry adds to every row of its column (`entered`).
     """
 
     def entered(self, rows: sp.csr_array) -> Floats:
-        """What each stored entry of these documents adds to every row of its column, shape (nnz, lines)."""
+        """Return the contribution of each stored entry to every row of its column, shape (nnz, lines)."""
         raise NotImplementedError
 
     def _parts(self) -> Iterator[tuple[slice, sp.csr_array, Floats]]:
@@ -328,10 +331,10 @@ class EntryContributions(ContributionOperator):
 
     def _matvec(self, direction: Floats) -> Floats:
         panel = np.ascontiguousarray(np.ravel(direction).reshape(self.lines, -1).T)
-        found = np.zeros(self.rows.shape[0])
+        values = np.zeros(self.rows.shape[0])
         for part, rows, entered in self._parts():
-            _entries_along(rows.indptr, rows.indices, entered, panel, found[part])
-        return found
+            _entries_along(rows.indptr, rows.indices, entered, panel, values[part])
+        return values
 
     def _rmatvec(self, shares: Floats) -> Floats:
         return self._added(np.ravel(shares), squared=False)
@@ -352,10 +355,10 @@ class EntryContributions(ContributionOperator):
 
     def written(self) -> Floats:
         """A as an array."""
-        found = np.zeros((self.rows.shape[0], self.lines, self.rows.shape[1]))
+        lines_written = np.zeros((self.rows.shape[0], self.lines, self.rows.shape[1]))
         documents = np.repeat(np.arange(self.rows.shape[0]), np.diff(self.rows.indptr))
-        found[documents, :, self.rows.indices] = self.entered(self.rows)
-        return found.reshape(self.rows.shape[0], -1)
+        lines_written[documents, :, self.rows.indices] = self.entered(self.rows)
+        return lines_written.reshape(self.rows.shape[0], -1)
 
     def gram(self, noise: Floats) -> Floats:
         """A A^T over the noise, column by column: two documents share numbers where both have an entry."""
@@ -364,11 +367,11 @@ class EntryContributions(ContributionOperator):
         order = np.argsort(columns, kind="stable")
         documents = np.repeat(np.arange(self.rows.shape[0]), np.diff(self.rows.indptr))[order]
         starts = np.searchsorted(columns[order], np.arange(self.rows.shape[1] + 1))
-        found = np.zeros((self.rows.shape[0],) * 2)
+        products = np.zeros((self.rows.shape[0],) * 2)
         for column, (first, last) in enumerate(pairwise(starts)):
             mine = each[order[first:last]] * factors[:, column]
-            found[np.ix_(documents[first:last], documents[first:last])] += mine @ mine.T
-        return found
+            products[np.ix_(documents[first:last], documents[first:last])] += mine @ mine.T
+        return products
 
 
 @njit(cache=True, nogil=True)
@@ -385,13 +388,13 @@ def _add_entries(indptr: Any, indices: Any, entered: Any, shares: Any, squared: 
     for i in range(shares.size):
         for p in range(indptr[i], indptr[i + 1]):
             for r in range(sums.shape[1]):
-                one = entered[p, r]
-                sums[indices[p], r] += shares[i] * (one * one if squared else one)
+                entry = entered[p, r]
+                sums[indices[p], r] += shares[i] * (entry * entry if squared else entry)
 
 
 @dataclass(eq=False)
 class RatingContributions(EntryContributions):
-    """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2."""
+    """Contributions to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2."""
 
     rows: sp.csr_array
     """Documents, shape (n, d), canonical; stored zeros are ratings."""
@@ -407,10 +410,10 @@ class RatingContributions(EntryContributions):
         self._init()
 
     def entered(self, rows: sp.csr_array) -> Floats:
-        """What each rating adds to every sum of its item, shape (nnz, 2 sweeps k)."""
-        found = np.zeros((rows.nnz, self.lines))
-        _enter(*arrays_of(rows), self.topics, float(self.gamma), float(self.delta), found)
-        return found
+        """Return the contribution of each rating to every sum of its item, shape (nnz, 2 sweeps k)."""
+        entries = np.zeros((rows.nnz, self.lines))
+        _enter(*arrays_of(rows), self.topics, float(self.gamma), float(self.delta), entries)
+        return entries
 
 
 @njit(cache=True, nogil=True)
@@ -419,19 +422,19 @@ def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delt
     path = np.empty(steps)
     for i in range(len(indptr) - 1):
         start, end = indptr[i], indptr[i + 1]
-        columns, left = indices[start:end], data[start:end].copy()
+        columns, residual = indices[start:end], data[start:end].copy()
         for step in range(steps):
             before = path[step - rank] if step >= rank else 0.0
             topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
             above, below = -gamma, delta
             for p in range(columns.size):
                 weight = topic[columns[p]]
-                left[p] += before * weight
-                above += left[p] * weight
+                residual[p] += before * weight
+                above += residual[p] * weight
                 below += weight * weight
             own = above / below if above > 0.0 and below > 0.0 else 0.0
             path[step] = own
             for p in range(columns.size):
-                found[start + p, step] = own * left[p]
+                found[start + p, step] = own * residual[p]
                 found[start + p, steps + step] = own * own
-                left[p] -= own * after[columns[p]]
+                residual[p] -= own * after[columns[p]]

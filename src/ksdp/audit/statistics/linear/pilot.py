@@ -35,7 +35,7 @@ class _Filter(Protocol):
     needs: tuple[str, ...]
 
     def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
-        """What documents add to the sums of a run, and these sums; None where it looks at none."""
+        """Return the contributions of documents to the sums of a run, and these sums; None if it looks at none."""
 
 
 def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Release], pool: Pool) -> int:
@@ -47,18 +47,18 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
     if traits_of(mechanism).noise_free:
         return 0
     pool = replace(pool, mechanism=mechanism)
-    filters = [one for one in statistics if isinstance(one, _Filter)]
-    found = [_of_moments(pool)] if isinstance(own_mechanism(mechanism), NoisyMoments) else [0]
+    filters = [statistic for statistic in statistics if isinstance(statistic, _Filter)]
+    numbers = [_of_moments(pool)] if isinstance(own_mechanism(mechanism), NoisyMoments) else [0]
     if filters:
         try:
             seen = mechanism.run(*drawn_database(pool))
         except KsdpError:  # too few documents for its rank, say
             return 0
-        for one in filters:
-            early = [sizes[name] for name in one.needs if name in sizes]
+        for statistic in filters:
+            early = [sizes[name] for name in statistic.needs if name in sizes]
             more = max((in_all / size for size, in_all in early if in_all > size), default=1.0)
-            found.append(round(more * _of_filter(one, seen, pool)))
-    return max(found)
+            numbers.append(round(more * _of_filter(statistic, seen, pool)))
+    return max(numbers)
 
 
 def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Generator]:
@@ -80,16 +80,16 @@ def _database(pool: Pool, parts: tuple[sp.csr_array, ...]) -> Database:
 def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
     """Numbers of its equations whose noise is little; 0 where all are solved for, or hold as they are."""
     with one_thread():
-        found = one.linear_model(seen, pool)
-        if found is None or found[1].exact or not np.all(found[1].noise):
+        model = one.linear_model(seen, pool)
+        if model is None or model[1].exact or not np.all(model[1].noise):
             return 0
-        terms, known = found
+        terms, system = model
         rows = at_even_steps(pool.drawn)
         every = pool.drawn.shape[0] / max(rows.shape[0], 1)
-        if pool.fixed is not None and pool.fixed_share < 1.0 and not known.alone:
+        if pool.fixed is not None and pool.fixed_share < 1.0 and not system.alone:
             rows = sp.csr_array(sp.vstack([rows, pool.fixed], format="csr"))
         made = terms(rows)
-        noise = np.broadcast_to(np.asarray(known.noise, np.float64), made.shape[1])
+        noise = np.broadcast_to(np.asarray(system.noise, np.float64), made.shape[1])
         noise = noise / (every * max(pool.share * (1 - pool.share), 1e-3))
         in_rows = isinstance(made, FactoredContributions) and written_lines(made) == made.lines
         if in_rows and pool.group is None and is_low_noise(made, noise):
@@ -124,21 +124,21 @@ def _of_moments(pool: Pool) -> int:
 DATABASES = 6
 """Drawn, to see what varies; each is run several times, to see the noise."""
 _ROUNDS = ("first_blocks", "block_sums", "uploads", "P")
-"""What rounds announce beside V, which filters of their own solve."""
+"""Releases of rounds beside V, which filters of their own solve."""
 
 
 def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool) -> dict[str, int]:
     """Announced arrays that are seen without the sums they are made of, and how many of their numbers tell."""
     shapes = {array.name: array.shape for array in announced}
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     own, exact = inner_of(mechanism), exact_throughout(mechanism)
     if "T" in shapes and "sums" not in shapes and "sweeps" in given_fields(own):
         size = int(np.prod(shapes["T"]))
-        found["T"] = size if exact else _above_noise(mechanism, size, pool)
+        counts["T"] = size if exact else _above_noise(mechanism, size, pool)
     alone = "V" in shapes and not any(name in shapes for name in _ROUNDS)
     if alone and given_fields(own).get("solver") == "power" and exact and _stops_early(own, pool):
-        found["V"] = numbers_of_basis(shapes["V"][0], shapes["V"][1])
-    return {name: numbers for name, numbers in found.items() if numbers}
+        counts["V"] = numbers_of_basis(shapes["V"][0], shapes["V"][1])
+    return {name: numbers for name, numbers in counts.items() if numbers}
 
 
 def _stops_early(own: Any, pool: Pool) -> bool:
@@ -180,19 +180,19 @@ def _runs(
     mechanism: Mechanism, made: Iterable[tuple[Database, Sequence[int]]], numbers: Callable[[Observables], Floats]
 ) -> list[Floats] | None:
     """Numbers of runs of databases with their seeds; None where one cannot be run, or announces more or fewer."""
-    again, found = cast(Any, with_sampler(mechanism, "fast")), []
+    again, released = cast(Any, with_sampler(mechanism, "fast")), []
     for database, seed in made:
         try:
-            found.append(numbers(again.run(database, np.random.default_rng(seed))))
+            released.append(numbers(again.run(database, np.random.default_rng(seed))))
         except (KsdpError, KeyError, IndexError):
             return None
-    return found if len({len(one) for one in found}) == 1 else None
+    return released if len({len(run) for run in released}) == 1 else None
 
 
 def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observables], Floats]) -> Floats | None:
     """Numbers of runs that hold one of two halves and one of two others, with the same randomness."""
-    held = pool.units_held
-    half = min(held, pool.units - held) // 2
+    size = pool.units_held
+    half = min(size, pool.units - size) // 2
     if not half:
         return None
 
@@ -200,7 +200,7 @@ def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observable
         for place in range(DATABASES):
             rng = np.random.default_rng(place)
             others, order = pool.one_draw(rng)[1:], rng.permutation(pool.units)
-            always, (a, b, c, d) = order[4 * half : held + 2 * half], np.split(order[: 4 * half], 4)
+            always, (a, b, c, d) = order[4 * half : size + 2 * half], np.split(order[: 4 * half], 4)
             for halves in ((a, c), (a, d), (b, c), (b, d)):
                 places = pool.places_of(np.concatenate([always, *halves]))
                 yield _database(pool, (take_rows(pool.drawn, places), *others)), [place]

@@ -23,7 +23,7 @@ from ksdp.audit.statistics.linear.solve import RunSystem, solve
 from ksdp.audit.statistics.linear.tilting import Direction
 
 TOLERANCE = 1e-4
-"""Of a sum; topics and sums are stored in single precision."""
+"""Relative tolerance of a sum; topics and sums are stored in single precision."""
 SMALLEST = float(np.finfo(np.float32).tiny)
 """Below it single precision rounds by more than any part: topics so small count as 0, sums as so large."""
 
@@ -31,7 +31,7 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 _ENTRY = np.dtype([("column", np.uint32), ("entry", np.float64)], align=True)
 
 Memo = Callable[[Hashable, Callable[[sp.csr_array], NDArray[Any]]], NDArray[Any]]
-"""What a function says of each of the documents, worked out once for them and a key."""
+"""A function of each of the documents, worked out once for them and a key."""
 Feasibility = Callable[[sp.csr_array, Memo], NDArray[np.bool_]]
 """Which documents a run may have held, each by itself, shape (n,)."""
 
@@ -54,18 +54,18 @@ class FirstSumFeasible:
     """Whether the topic is the same in every run."""
 
     def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
-        """Of each of the documents, nonnegative, shape (n,)."""
+        """Return a bound for each of the documents, nonnegative, shape (n,)."""
         key = ("first coefficient", self.topic.tobytes(), self.gamma, self.delta)
         weights = memo(key, self._weights) if self.public else self._weights(rows)
-        found = np.empty(rows.shape[0], np.bool_)
+        feasible = np.empty(rows.shape[0], np.bool_)
         most = np.ascontiguousarray(_at_most(self.total))
-        _fit(*arrays_of(rows), memo("rarest", _rarest_entries), weights, most, found)
-        return found
+        _fit(*arrays_of(rows), memo("rarest", _rarest_entries), weights, most, feasible)
+        return feasible
 
     def _weights(self, rows: sp.csr_array) -> Floats:
-        found, below = np.empty((rows.shape[0], 1)), float(self.topic @ self.topic) + self.delta
-        csr_times_panel(*arrays_of(rows), panel_of(_at_least(self.topic)[None, :]), found)
-        return np.asarray(_beyond(found[:, 0], self.gamma) / (below if below > 0.0 else np.inf))
+        weights, below = np.empty((rows.shape[0], 1)), float(self.topic @ self.topic) + self.delta
+        csr_times_panel(*arrays_of(rows), panel_of(_at_least(self.topic)[None, :]), weights)
+        return np.asarray(_beyond(weights[:, 0], self.gamma) / (below if below > 0.0 else np.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class FirstRatingsFeasible:
     delta: float
 
     def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
-        """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
+        """Return a bound for each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
         indptr, indices, data = arrays_of(rows)
         ones, panel = np.ones_like(data), panel_of(np.stack([_at_least(self.topic), np.square(self.topic)]))
         above, below = (np.empty((rows.shape[0], 2)) for _ in range(2))
@@ -109,10 +109,10 @@ class WithinColumns:
     """Shape (d,)."""
 
     def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
-        """Of each of the documents, shape (n,)."""
-        found = np.empty(rows.shape[0], np.bool_)
-        _within(*arrays_of(rows), self.columns, found)
-        return found
+        """Return whether each of the documents is possible, shape (n,)."""
+        feasible = np.empty(rows.shape[0], np.bool_)
+        _within(*arrays_of(rows), self.columns, feasible)
+        return feasible
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +129,9 @@ class WithinBasis:
     """The leading vector, shape (d,)."""
 
     def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
-        """Of each of the documents, nonnegative, shape (n,)."""
+        """Return a bound for each of the documents, nonnegative, shape (n,)."""
         within = WithinColumns(self.columns)(rows, memo)
-        found, lengths = (
+        projections, lengths = (
             np.empty((rows.shape[0], 1)),
             np.sqrt(
                 np.bincount(
@@ -139,8 +139,8 @@ class WithinBasis:
                 )
             ),
         )
-        csr_times_panel(*arrays_of(rows), panel_of(np.abs(self.first)[None, :]), found)
-        return np.asarray(within | (found[:, 0] <= 1e-6 * lengths))
+        csr_times_panel(*arrays_of(rows), panel_of(np.abs(self.first)[None, :]), projections)
+        return np.asarray(within | (projections[:, 0] <= 1e-6 * lengths))
 
 
 def _at_least(topic: Floats) -> Floats:
@@ -168,9 +168,9 @@ def _rarest_entries(rows: sp.csr_array) -> NDArray[np.void]:
     order = np.lexsort((having[rows.indices], np.repeat(np.arange(len(lengths)), lengths)))
     in_row = np.arange(4) % np.maximum(lengths, 1)[:, None]
     at = order[np.minimum(rows.indptr[:-1, None] + in_row, rows.nnz - 1)]
-    found = np.empty(at.shape, _ENTRY)
-    found["column"], found["entry"] = rows.indices[at], np.where(lengths[:, None] > 0, rows.data[at], 0.0)
-    return found
+    entries = np.empty(at.shape, _ENTRY)
+    entries["column"], entries["entry"] = rows.indices[at], np.where(lengths[:, None] > 0, rows.data[at], 0.0)
+    return entries
 
 
 @njit(cache=True, nogil=True)
@@ -200,7 +200,7 @@ def _within(indptr: Any, indices: Any, data: Any, columns: Any, found: Any) -> N
 
 
 RULED_OUT = -2.0
-"""What is said of documents that the run cannot have held; others are between -1 and 1, about."""
+"""Score of documents that the run cannot have held; others are between -1 and 1, about."""
 LIKELIEST = 0.999
 """Upper limit for the inclusion probability once infeasible documents are removed."""
 
@@ -224,7 +224,7 @@ class LinearSystem:
     about: bool = False
     """Whether they hold about: what they miss is to be measured (`_Solved.linear_model`)."""
     lost: float = LOST
-    """Of a number of exact sums, squared, as a part of it; what is said to be `noise` there is that of `LOST`."""
+    """Relative squared error of exact sums; `noise` is then that of `LOST`."""
     possible: Feasibility | None = None
     """Which documents the run may have held; None: nobody is ruled out."""
 
@@ -234,7 +234,7 @@ class LinearSystem:
 
 
 LinearModel = tuple[Callable[[sp.csr_array], ContributionOperator], LinearSystem]
-"""What documents add to sums, given these, and the sums."""
+"""Contributions of documents to sums, and the sums."""
 
 
 def own_mechanism(mechanism: Mechanism | None) -> Mechanism | None:
@@ -250,15 +250,15 @@ class _AddsNoise(Protocol):
     inner: Mechanism
 
     def deviation(self, name: str) -> float | None:
-        """Of one release; None where it depends on the release."""
+        """Standard deviation of one release; None if it varies with the release."""
 
 
 def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> float:
-    """Of the noise that `noisy` adds to each entry of what another mechanism releases; 0 where nobody does."""
+    """Return the variance of `noisy`'s noise in each entry of another mechanism's release; 0 without it."""
     if not isinstance(mechanism, _AddsNoise) or not mechanism.noise or not array.size:
         return 0.0
-    known = mechanism.deviation(name)
-    size = mechanism.noise * float(np.sqrt(np.square(array).mean())) if known is None else known
+    deviation = mechanism.deviation(name)
+    size = mechanism.noise * float(np.sqrt(np.square(array).mean())) if deviation is None else deviation
     return float(size) ** 2
 
 
@@ -287,16 +287,16 @@ def membership_scores(
     if known.alone:
         pool = pool.derive("the victim's own", lambda: _alone(pool))
 
-    found = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
-    if isinstance(found, Direction):
-        return _possibly(known, documents, lambda some: found.of(terms(some)))
+    scores = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
+    if isinstance(scores, Direction):
+        return _possibly(known, documents, lambda some: scores.of(terms(some)))
     key = ("place among those who may be in", pool)
-    places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
-    score = found.score[places]
+    places = documents.of_each(key, lambda whole: same_rows(whole.matrix, scores.rows))
+    score = scores.score[places]
     unknown = places < 0
     if unknown.any():
         others = _possibly(
-            known, documents, lambda some: found.fit.of(cast(FactoredContributions, terms(some))), unknown
+            known, documents, lambda some: scores.fit.of(cast(FactoredContributions, terms(some))), unknown
         )
         score[unknown] = others[unknown]
     return np.asarray(score)
@@ -304,7 +304,7 @@ def membership_scores(
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """What is said of all that may be in, one after the other."""
+    """Scores of all documents that may be in, in order."""
 
     rows: sp.csr_array
     score: Floats
@@ -320,21 +320,21 @@ def _run_says(
     unknown, may = rows, np.ones(rows.shape[0], np.bool_)
     if known.possible is not None:
         may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
-        if (left := _left(rows, shares, may)) is not None:
-            unknown, shares = left
+        if (ruled_out := _left(rows, shares, may)) is not None:
+            unknown, shares = ruled_out
             contents = None if contents is None else contents[may]
     made = terms(unknown)
     sums, noise = (np.broadcast_to(np.asarray(of, np.float64), made.shape[1]) for of in (known.sums, known.noise))
     if fixed is not None:
         sums = sums - terms(fixed).rmatvec(np.ones(fixed.shape[0]))
     residual = sums - made.rmatvec(shares)
-    found = solve(RunSystem(made, residual, shares, noise, known.exact, known.lost, known.shrink, contents))
-    if isinstance(found, Direction):
-        return found
+    scores = solve(RunSystem(made, residual, shares, noise, known.exact, known.lost, known.shrink, contents))
+    if isinstance(scores, Direction):
+        return scores
     score = np.empty(rows.shape[0])
-    score[may if unknown is not rows else slice(None)] = found.score
+    score[may if unknown is not rows else slice(None)] = scores.score
     score[~may] = RULED_OUT
-    return _Scores(rows, score, found)
+    return _Scores(rows, score, scores)
 
 
 def _possibly(

@@ -18,7 +18,7 @@ from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator
 
 Factor = tuple[Floats, bool]
-"""Of Cholesky, as `scipy.linalg.cho_solve` takes it, and whether it is the lower one."""
+"""Factor of Cholesky, as `scipy.linalg.cho_solve` takes it, and whether it is the lower one."""
 
 
 def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_finite: bool = True) -> Factor:
@@ -41,7 +41,7 @@ MOST_NOISY = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """What is said of a document with these terms: <l, a_x> + c."""
+    """Score of a document with these terms: <l, a_x> + c."""
 
     numbers: Floats
     """l, shape (numbers,)."""
@@ -51,9 +51,9 @@ class Direction:
     """Whether that moves the log odds of being in; a filter's is taken as it is."""
 
     def of(self, made: ContributionOperator) -> Floats:
-        """What is said of documents; log odds between -1 and 1, in the same order."""
-        found = made.matvec(self.numbers) + self.offset
-        return between(found) if self.log_odds else np.asarray(found)
+        """Score documents; log odds between -1 and 1, in the same order."""
+        values = made.matvec(self.numbers) + self.offset
+        return between(values) if self.log_odds else np.asarray(values)
 
 
 def few_to_write(documents: int, numbers: int, *, noisy: bool = False) -> bool:
@@ -71,17 +71,17 @@ class _Turn:
 
     def times(self, vector: Floats) -> Floats:
         """The matrix times a vector; times its first columns, where that is shorter."""
-        whole = np.zeros(len(self.reflected))
-        whole[: len(vector)] = vector
-        return self._turned(whole, "N")
+        turned = np.zeros(len(self.reflected))
+        turned[: len(vector)] = vector
+        return self._turned(turned, "N")
 
     def across(self, vector: Floats) -> Floats:
         """Its transpose times a vector."""
         return self._turned(vector, "T")[: len(self.factors)]
 
     def _turned(self, vector: Floats, way: str) -> Floats:
-        found, _, _ = dormqr("L", way, self.reflected, self.factors, vector[:, None], lwork=1)
-        return cast(Floats, found[:, 0])
+        product, _, _ = dormqr("L", way, self.reflected, self.factors, vector[:, None], lwork=1)
+        return cast(Floats, product[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,11 @@ class Span:
         for turn in self.turns:
             sums = turn.across(sums)
         sums = _solved(self.right, sums[: len(inverse)], trans=1)
-        found = _newton(self.q, sums, shares, self.noise * (inverse.T @ inverse), self._settled)
-        whole = _solved(self.right, found)
+        solution = _newton(self.q, sums, shares, self.noise * (inverse.T @ inverse), self._settled)
+        vector = _solved(self.right, solution)
         for turn in reversed(self.turns):
-            whole = turn.times(whole)
-        return whole[:-1], float(whole[-1]) * self.noise**0.5
+            vector = turn.times(vector)
+        return vector[:-1], float(vector[-1]) * self.noise**0.5
 
     def _settled(self, short: Floats) -> bool:
         noise = self.noise * len(short)
@@ -121,7 +121,7 @@ class Span:
 
 
 def span_of(terms: Floats, noise: float) -> Span:
-    """What documents' terms span, shape (n, m), however much longer some of them are."""
+    """Return the span of documents' terms, shape (n, m), however much longer some of them are."""
     squares = np.square(terms).sum(axis=1)
     terms, lengths = np.hstack([terms, np.full((len(terms), 1), noise**0.5)]), np.sqrt(squares + noise)
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
@@ -141,7 +141,7 @@ def span_of(terms: Floats, noise: float) -> Span:
 
 def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Callable[[Floats], bool]) -> Floats:
     """argmin over l of sum log(1 - p + p exp(q l)) - p q l - <seen, l> + <l, ridge l> / 2, shape (r,)."""
-    offset, found = logit(shares), np.zeros(len(seen))
+    offset, solution = logit(shares), np.zeros(len(seen))
 
     def height(at: Floats) -> float:
         moved = q @ at
@@ -149,24 +149,24 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Cal
             (np.logaddexp(0.0, offset + moved) - shares * moved).sum() - seen @ at + 0.5 * at @ ridge @ at
         )
 
-    now = height(found)
+    now = height(solution)
     for _ in range(40):
-        likely = expit(offset + q @ found)
+        likely = expit(offset + q @ solution)
         if settled(q.T @ ((likely > 0.5) - shares) - seen):
             break  # who is likelier in than not makes up the sums: further steps only say it louder
-        slope = q.T @ (likely - shares) - seen + ridge @ found
+        slope = q.T @ (likely - shares) - seen + ridge @ solution
         bend = dsyrk(1.0, np.sqrt(likely * (1.0 - likely))[:, None] * q, beta=1.0, c=ridge, trans=1)
         factor = raised_factor(bend, partial(_diagonal, bend.diagonal().copy()))
         step = -scipy.linalg.cho_solve(factor, slope)
         gained, length = -float(slope @ step), 1.0
         if not gained > 1e-3:  # of a log likelihood
             break
-        while (then := height(found + length * step)) > now - 1e-4 * length * gained and length > 2.0**-20:
+        while (then := height(solution + length * step)) > now - 1e-4 * length * gained and length > 2.0**-20:
             length /= 2.0
         if not then < now:
             break
-        found, now = found + length * step, then
-    return found
+        solution, now = solution + length * step, then
+    return solution
 
 
 def _diagonal(curved: Floats, times: float) -> Floats:
