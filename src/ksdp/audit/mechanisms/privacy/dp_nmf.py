@@ -165,11 +165,11 @@ class DPNMF(GaussianBasis):
         deviation = self.deviation(features)
         T = random_topics(features, self.rank, self.start_seed) * (features if self.weighted else 1)
         W = np.zeros((part.shape[0], self.rank))
-        squares = _squared_norms(part)
+        squares, with_topic = _squared_norms(part), _with_rated_topic if self.weighted else _with_topic
         for _ in range(self.sweeps):
             for t in range(self.rank):
                 share = self._rated(part, W, T, t) if self.weighted else self._share(part, W, squares, T, t)
-                next_topic = partial(_with_topic, T, t, deviation)
+                next_topic = partial(with_topic, T, t, deviation)
                 T, _denominator = yield NoisySum(share, deviation, next_topic, self.colluders)
         return PartyResult({"T": T})
 
@@ -276,16 +276,19 @@ class DPNMF(GaussianBasis):
 
 def _with_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Matrix, float]:
     """The topics after an announced sum, and its denominator; no topic is divided by what may be noise alone."""
-    if len(total) == 2 * T.shape[1]:
-        above, below = np.split(total, 2)
-        T = T.copy()
-        T[t] = np.where(below > deviation, np.maximum(above, 0.0) / np.maximum(below, deviation), T[t])
-        return T, float(below.sum())
     denominator = float(total[-1])
     if denominator > deviation:
         T = T.copy()
         T[t] = project_simplex(np.maximum(total[:-1], 0.0) / denominator)
     return T, denominator
+
+
+def _with_rated_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Matrix, float]:
+    """The same of ratings: each feature has a denominator of its own."""
+    above, below = np.split(total, 2)
+    T = T.copy()
+    T[t] = np.where(below > deviation, np.maximum(above, 0.0) / np.maximum(below, deviation), T[t])
+    return T, float(below.sum())
 
 
 def _squared_norms(matrix: sp.csr_array) -> Matrix:
