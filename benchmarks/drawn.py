@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks drawn --corpora enron-mail6 20newsgroups online-news-popularity kos --splits 10
+    python -m benchmarks drawn --corpora enron-mail6 20newsgroups covertype online-news-popularity kos --splits 10
 
 Two runs on the same draw: the first opens in how many drawn documents each term is, the second V of the drawn
 rows, weighed by these counts and with columns shrunk (`corpus.levers.shrink = 2`) or not. Both together tell no
@@ -10,8 +10,10 @@ more than the share drawn about who is held. A line a share: of the exact run's 
 kept, with its interval of 95 % over splits; then the energy of a party's own held-out documents: alone, in the
 exact run, and in the drawn one.
 
-Online News is a table in public units: nothing is counted, and noise (`moments`) is a second way to 0.2. A line a
-setting and measure says what is gained over working alone.
+Of a table the first run opens sums and squares of the drawn rows in place of counts, and the second takes columns
+in these units: Covertype (ten numbers and the soil of every plot; its wilderness is its party), and Online News
+(articles of three channels). Online News in public units is measured too, where noise (`moments`) is a second way
+to 0.2: a line a setting and measure says what is gained over working alone.
 
 Documents are judged as the exact run weighs them, by the counts of all. In each split a fifth is held out, and
 every party's draw is another.
@@ -22,10 +24,12 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -46,7 +50,8 @@ from ksdp.storage.gain_rows import gain_rows
 from ksdp.storage.readers.spec_files import read_spec_file
 
 NEWS = "online-news-popularity"
-CORPORA = (*TEXTS, NEWS)
+TABLES = ("covertype", NEWS)
+CORPORA = (*TEXTS, *TABLES)
 HELD_OUT, SHARES, SHRINK = 0.2, (0.1, 0.2), 2.0
 MECHANISM = PDSVD(rank=RANK, opens="final")
 
@@ -54,21 +59,26 @@ MECHANISM = PDSVD(rank=RANK, opens="final")
 def run(corpora: Sequence[str], splits: int) -> None:
     """Print what each share keeps, corpus by corpus."""
     for name in corpora:
-        if name == NEWS:
-            _news(splits)
-            continue
-        counts, party = _counts(name)
-        print(f"{name}: {counts.shape[0]:,} documents, {len(np.unique(party))} parties", flush=True)
+        raw, party = _table(name) if name in TABLES else _counts(name)
+        print(f"{name}: {raw.shape[0]:,} documents, {len(np.unique(party))} parties", flush=True)
         kept: dict[str, list[float]] = {}
         own: dict[str, list[float]] = {}
         for split in range(splits):
-            _measure(counts, party, np.random.default_rng([SEED, split]), kept, own)
+            rng = np.random.default_rng([SEED, split])
+            if name in TABLES:
+                units = _units(raw)
+                _measure(_standardised(raw, units), party, rng, kept, own, _TableDraw(raw, party, units))
+            else:
+                rows = weighed(raw, party, "tf-idf", "global", "l2", None)
+                _measure(rows, party, rng, kept, own, _CountDraw(raw, party))
         ratio = HELD_OUT / (1 - HELD_OUT)
         for what, values in kept.items():
             found = interval(values, ratio)
             print(f"  {what:28} kept {found.mean:.3f} ({found.low:.3f} to {found.high:.3f})", flush=True)
         for what, values in own.items():
             print(f"  {what:28} energy of a party's own held-out documents {np.mean(values):.4f}", flush=True)
+        if name == NEWS:
+            _news(splits)
 
 
 def _news(splits: int) -> None:
@@ -108,15 +118,79 @@ def _counts(name: str) -> tuple[sp.csr_array, NDArray[np.str_]]:
     return raw.matrix, party
 
 
+def _table(name: str) -> tuple[sp.csr_array, NDArray[np.str_]]:
+    """The numbers of a table, and who holds each row."""
+    if name == NEWS:
+        with tempfile.TemporaryDirectory() as folder:
+            news_parts.main([str(data_folder() / NEWS), folder])
+            rows = pd.read_parquet(Path(folder) / "articles.parquet")
+        return sp.csr_array(rows.iloc[:, 3:].to_numpy(np.float64)), rows["channel"].to_numpy(np.str_)
+    rows = pd.read_parquet(data_folder() / name / "table.parquet")
+    wild = rows.filter(like="Wilderness").to_numpy().argmax(axis=1)
+    numbers = pd.concat([rows.iloc[:, :10], rows.filter(like="Soil")], axis=1).to_numpy(np.float64)
+    varies = numbers.std(axis=0) > 0
+    return sp.csr_array(numbers[:, varies]), np.array([f"wilderness {area}" for area in wild])
+
+
+def _units(rows: sp.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation of each column, by sums and squares; 1 for a column that does not vary."""
+    mean = np.asarray(rows.mean(axis=0)).ravel()
+    spread = np.sqrt(np.maximum(np.asarray(rows.multiply(rows).mean(axis=0)).ravel() - mean**2, 0))
+    return mean, np.where(spread > 0, spread, 1.0)
+
+
+def _standardised(rows: sp.csr_array, units: tuple[NDArray[np.float64], NDArray[np.float64]]) -> sp.csr_array:
+    return sp.csr_array((rows.toarray() - units[0]) / units[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _TableDraw:
+    """What the second run opens of a table, in units that the first one opened of the same draw."""
+
+    rows: sp.csr_array
+    party: NDArray[np.str_]
+    judged: tuple[NDArray[np.float64], NDArray[np.float64]]
+    shrinks: tuple[float | None, ...] = (None,)
+
+    def learnt(self, names: Sequence[str], drawn: NDArray[np.bool_], shrink: float | None) -> Learnt:
+        """Brought back to the units in which all are judged."""
+        units = _units(_take(self.rows, drawn))
+        parts = [_standardised(_take(self.rows, drawn & (self.party == name)), units) for name in names]
+        return _learnt(parts, sp.csr_array(sp.diags_array(units[1] / self.judged[1])))
+
+
+@dataclass(frozen=True, eq=False)
+class _CountDraw:
+    """What the second run opens of counts, given those that the first one opened of the same draw."""
+
+    counts: sp.csr_array
+    party: NDArray[np.str_]
+    shrinks: tuple[float | None, ...] = (None, SHRINK)
+
+    def learnt(self, names: Sequence[str], drawn: NDArray[np.bool_], shrink: float | None) -> Learnt:
+        """Brought back to all columns."""
+        some = _take(self.counts, drawn)
+        frequency = np.bincount(some.indices, minlength=self.counts.shape[1])
+        columns = np.flatnonzero(frequency)
+        idf = np.array([math.log(some.shape[0] / held) for held in frequency[columns]])
+        weights = None if shrink is None else shrinking(frequency[columns], shrink)
+        levers = Levers(columns=columns, idf=idf, weights=weights)
+        parties = []
+        for name in names:
+            mine = narrowed(_take(self.counts, drawn & (self.party == name)), levers)
+            parties.append(finished(weighed(mine, None, "tf-idf", "public", "l2", idf), levers))
+        return _learnt(parties, lift(levers, self.counts.shape[1]))
+
+
 def _measure(
-    counts: sp.csr_array,
+    rows: sp.csr_array,
     party: NDArray[np.str_],
     rng: np.random.Generator,
     kept: dict[str, list[float]],
     own: dict[str, list[float]],
+    drawing: _CountDraw | _TableDraw,
 ) -> None:
     """One split: add what is kept, and the energy of own documents."""
-    rows = weighed(counts, party, "tf-idf", "global", "l2", None)
     test = rng.random(len(party)) < HELD_OUT
     names = [name for name in np.unique(party) if (~test & (party == name)).sum() > RANK]
     judged = _take(rows, test)
@@ -126,35 +200,14 @@ def _measure(
     draw = rng.random(len(party))
     learnt = {"alone": alone, "exact run": dict.fromkeys(names, exact)}
     for share in SHARES:
-        for shrink in (None, SHRINK):
-            drawn = _of_draw(counts, party, names, ~test & (draw < share), shrink)
+        for shrink in drawing.shrinks:
+            drawn = drawing.learnt(names, ~test & (draw < share), shrink)
             what = f"draw {share:g}{', columns shrunk' if shrink else ''}"
             kept.setdefault(what, []).append(float((energy(drawn, judged) - bottom) / (top - bottom)))
             learnt[what] = dict.fromkeys(names, drawn)
     for what, by_party in learnt.items():
         each = [energy(by_party[name], _take(rows, test & (party == name))) for name in names]
         own.setdefault(what, []).append(float(np.mean(each)))
-
-
-def _of_draw(
-    counts: sp.csr_array,
-    party: NDArray[np.str_],
-    names: Sequence[str],
-    drawn: NDArray[np.bool_],
-    shrink: float | None,
-) -> Learnt:
-    """What the second run opens, given the counts that the first one opened of the same draw."""
-    some = _take(counts, drawn)
-    frequency = np.bincount(some.indices, minlength=counts.shape[1])
-    columns = np.flatnonzero(frequency)
-    idf = np.array([math.log(some.shape[0] / held) for held in frequency[columns]])
-    weights = None if shrink is None else shrinking(frequency[columns], shrink)
-    levers = Levers(columns=columns, idf=idf, weights=weights)
-    parties = []
-    for name in names:
-        mine = narrowed(_take(counts, drawn & (party == name)), levers)
-        parties.append(finished(weighed(mine, None, "tf-idf", "public", "l2", idf), levers))
-    return _learnt(parties, lift(levers, counts.shape[1]))
 
 
 def _learnt(parties: Sequence[sp.csr_array], back: sp.csr_array | None = None) -> Learnt:

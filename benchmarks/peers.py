@@ -27,7 +27,7 @@ from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower, aligned
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, captured_energy
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA
 from ksdp.extras.fedpower.paillier import FixedBase, Slots, generate
 from ksdp.protocols.sums.masks import PairwiseMasks
 
@@ -108,8 +108,9 @@ def energies(folder: Path) -> None:
         parts = tuple(sp.csr_array(data[i * size : (i + 1) * size]) for i in range(10))
         mechanism = DPdisPCA(rank=50, intermediate=100, epsilon=epsilon)
         found = [
-            captured_energy(mechanism.run(Database(p), np.random.default_rng(1))["V"], moments) / top
+            np.einsum("id,de,ie->", V, moments, V) / top
             for p in (parts, parts[:1])
+            for V in [mechanism.run(Database(p), np.random.default_rng(1))["V"]]
         ]
         print(f"  epsilon {epsilon}, N_s {size}: {found[0]:.3f}, {found[1]:.3f}")
 

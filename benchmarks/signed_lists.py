@@ -37,7 +37,7 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.clearances import read_clearance
 
-from . import signed
+from . import signed, waiting
 
 SEED = 6060
 """Of the audit that is made once more."""
@@ -160,7 +160,7 @@ def _counts(verdicts: dict[str, int]) -> str:
 def _ksdp(folder: Path, *words: object) -> tuple[dict[str, Any], float]:
     """What a command prints as JSON, and its CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "ksdp", *map(str, words)]
+    command = waiting([sys.executable, "-m", "ksdp", *map(str, words)])
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in (0, 3, 4):

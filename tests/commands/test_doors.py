@@ -250,7 +250,7 @@ def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
     elif kind == "table":
         path = tmp_path / "patients.parquet"
         frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["age", "weight", "pressure"])
-        frame.assign(label=1).to_parquet(path)
+        frame.assign(label="yes", log_shares=1.5).to_parquet(path)
     else:
         path = tmp_path / "counts.npz"
         sp.save_npz(path, sp.csr_array(rng.poisson(1.0, (60, 9))))
@@ -263,7 +263,9 @@ def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
         assert (spec.corpus.text, spec.corpus.id) == ("body", "id")
     if kind == "table":
         assert spec.corpus.columns == ("age", "weight", "pressure")
-        assert "left out as labels: label" in first_spec(str(path), tmp_path, 0.2)
+        text = first_spec(str(path), tmp_path, 0.2)
+        assert "left out as labels: label\n" in text
+        assert "left out as labels, which `gain.target` may foretell: log_shares\n" in text
     with pytest.raises(InputError, match="exists"):
         run("init", path, "--out", out)
 
@@ -349,11 +351,11 @@ def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out
     frame = pd.DataFrame(
         {"url": [f"http://example.org/2013/01/07/an-article-with-a-long-name-{n}" for n in range(60)]}
     )
-    frame = frame.assign(words=range(60, 0, -1), links=range(7, 67), kind="news", shares=[None, *range(59)])
+    frame = frame.assign(words=range(60, 0, -1), links=range(7, 67), kind="news", clicks=[None, *range(59)])
     frame.to_csv(path, index=False)
     text = first_spec(str(path), tmp_path, 0.2)
     assert 'columns = ["words", "links"]\nid = "url"\n' in text
-    assert "# left out as numbers are missing: shares\n# left out as no numbers: kind\n" in text
+    assert "# left out as numbers are missing: clicks\n# left out as no numbers: kind\n" in text
     frame[["url", "kind"]].assign(item_id=range(60)).to_csv(path, index=False)
     with pytest.raises(CorpusError, match="no column holds texts of several words, or numbers without gaps"):
         first_spec(str(path), tmp_path, 0.2)

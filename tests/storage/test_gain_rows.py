@@ -17,7 +17,6 @@ from ksdp.storage.gain_rows import gain_rows
 
 
 def frame() -> pd.DataFrame:
-    """Two kinds of users: with times for all, and for half of their ratings; times repeat."""
     rng = np.random.default_rng(4)
     rows = [
         (user, item, int(rng.integers(0, 6)), float(rng.integers(0, 30)) if user % 2 or item % 2 else np.nan)

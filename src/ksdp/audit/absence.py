@@ -36,7 +36,6 @@ class Absence:
     bound: Floats
     """Lower bound of D; 0 where nothing is proved."""
     feature: Ints
-    """The rarest feature."""
     holders: Ints
     """Documents to draw from that have it, the document itself included."""
 

@@ -148,7 +148,6 @@ class CorpusUnits:
     """The documents (or groups) that decisions are about: a corpus, by its hash or by the name of its file."""
 
     corpus: str
-    """Hash of it."""
     source: str
     """Path of it, as the spec has it."""
     unit: str
@@ -193,7 +192,6 @@ class State:
     version: int
     """Number of the newest entry about it in this audit; 0 where there is none."""
     newest: Entry | None = None
-    """That entry."""
     decided: Entry | None = None
     """In force: `exclude`, `accept` or `more-runs`."""
     confirmed: Entry | None = None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, gain_words, summarise_gain
+from ksdp.audit.learning.gain import GainRows, GainSummary, Score, gain_scores, gain_words, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.party_view import size_base
 from ksdp.audit.planning import make_plan
@@ -22,6 +22,8 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.advice import (
     ADVICE_VERSION,
+    MOST_PAIRED,
+    PAIRS,
     Advice,
     Baselines,
     Checked,
@@ -31,6 +33,7 @@ from ksdp.audit.screening.advice import (
     advice_sentences,
     at_setting,
     candidates,
+    certified_share,
     frontier_of,
     in_order,
     nearest_miss,
@@ -40,6 +43,7 @@ from ksdp.audit.screening.advice import (
 )
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import CorpusSpec, Spec
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.forecast import documents_wanted
 from ksdp.flows.audits.place import ANYWHERE, Place
@@ -65,8 +69,7 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None, clearance: P
             raise InputError(f"{clearance.name} is for other documents than those of this spec.")
         listed = corpus.ids[signed.allows(corpus.ids)]
     rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative, listed=listed)
-    scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
-    summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
+    summary = _by_itself(spec, rows, gain_scores(mechanism, rows, spec.gain, spec.seed))
     if store is not None and clearance is None:
         write_gain(Store.open(store), spec.hash, _corpus(source, spec).hash, summary.to_json())
     return summary
@@ -92,7 +95,6 @@ class Limits:
     documents: int = 250
     """Drawn where a setting is measured, before a whole audit."""
     runs: int = 200
-    """In either arm, there."""
     audits: int = 2
     """Whole audits of settings that no proof holds for, at most."""
 
@@ -132,7 +134,7 @@ def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place:
         if found := search.checked(number):
             return found
     search.ask([one for one in settings[1:] if one not in proofs])
-    for number in search.measured():
+    for number in (*search.certified(), *search.measured()):
         if found := search.checked(number):
             return found
     if not any(one.useful for one in search.tried):
@@ -171,9 +173,7 @@ class Search:
     """What all settings of a search share (`begin_search`), and what was found of each."""
 
     spec: Spec
-    """As it stands."""
     source: RawCorpus
-    """Its rows."""
     limits: Limits
     place: Place
     population: int
@@ -184,11 +184,13 @@ class Search:
     checks: list[Checked] = field(default_factory=list)
     baselines: dict[tuple[int, CorpusSpec], tuple[Score, ...]] = field(default_factory=dict)
     """By rank and how rows are weighed: what parties learn alone, and the exact run."""
+    corpora: dict[tuple[CorpusSpec, bool], Corpus] = field(default_factory=dict)
+    """By how rows are weighed, whoever is drawn, and whether negative entries are refused."""
 
     @cached_property
     def gain(self) -> GainSummary:
         """Of the spec as it stands."""
-        return self._gain(self.spec, self.spec)
+        return self._alone(self.spec)
 
     def advice(self, best: int | None = None, needed: str | None = None) -> Advice:
         """Of all settings, beside what there is without them."""
@@ -229,9 +231,8 @@ class Search:
         try:
             spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
-            main = self._gain(spec, spec if of is None else self.spec).measures[0]
-            corpus = _corpus(self.source, spec)
-            plan = make_plan(spec, corpus)
+            main = self._against(spec, spec if of is None else self.spec).measures[0]
+            plan = make_plan(spec, self.weighed(spec))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
             one = Tried(
                 setting,
@@ -248,6 +249,23 @@ class Search:
         self.tried.append(one)
         return one
 
+    def certified(self) -> list[int]:
+        """Places of useful settings whose noise a certificate is likely to bound every attack by."""
+        most, found = MOST_PAIRED // PAIRS, []
+        for one in [self.tried[n] for n in self.useful() if self.population <= most]:
+            if one.setting.noise is None or one.promised is not None:
+                continue
+            setting = replace(one.setting, pairs=PAIRS)
+            spec = at_setting(self.spec, setting, self.source.features)
+            within = certified_share(spec, self.weighed(spec))
+            current().say(
+                f"{setting.name}: {within:.0%} of a few documents well within the margin for every attack"
+            )
+            if within >= 1 - self.limits.quota / 2:
+                found.append(len(self.tried))
+                self.tried.append(replace(one, setting=setting))
+        return found
+
     def measured(self) -> list[int]:
         """Places of the useful settings without a proof that a sample of documents does not speak against.
 
@@ -255,7 +273,8 @@ class Search:
         setting at which half of the quota measures above the margin does not end.
         """
         most = self.limits.quota * self.population
-        useful = [n for n in self.useful() if self.tried[n].promised is None and 2 * self.tried[n].absent <= most]
+        open_yet = [n for n, one in enumerate(self.tried) if one.promised is None and one.setting.pairs is None]
+        useful = [n for n in self.useful() if n in open_yet and 2 * self.tried[n].absent <= most]
         useful = [n for n in useful if self.tried[n].setting.rank == self.tried[useful[0]].setting.rank]
         current().stage("samples", len(useful))
         fit = []
@@ -265,7 +284,7 @@ class Search:
             self.tried[n] = replace(self.tried[n], leak=leak)
             seen = f"{leak.above} of {leak.documents} above {self.spec.decision.margin:g}"
             current().say(f"{setting.name}: 95 % of D below {leak.high:.2f} (chance {leak.chance:.2f}), {seen}")
-            if 2 * leak.above <= self.limits.quota * leak.documents and not leak.unread:
+            if not (self.speaks_against(leak) or leak.unread):
                 fit.append(n)
             current().advance(1)
         return sorted(fit, key=lambda n: self.tried[n].reach or 0.0)[: self.limits.audits]
@@ -276,27 +295,34 @@ class Search:
         return sorted(places, key=lambda n: self.tried[n].setting.rank or 0)
 
     def leak(self, spec: Spec, level: float) -> Leak:
-        """What a setting gives away of a sample of documents."""
+        """What a setting gives away of a sample; statistics learn where no other one speaks against it."""
         limits, population = self.limits, self.population
-        drawn = min(limits.documents, population)
-        plan = trial_plan(spec, _corpus(self.source, spec), drawn, limits.runs)
-        return sampled_leak(plan, level=level, population=population, quota=limits.quota)
+        plan = trial_plan(spec, self.weighed(spec), min(limits.documents, population), limits.runs)
+        ask = partial(sampled_leak, plan, level=level, population=population, quota=limits.quota)
+        cheap = tuple(one for one in plan.statistics if not isinstance(one, SimulatedStatistic))
+        if cheap and len(cheap) < len(plan.statistics) and self.speaks_against(leak := ask(statistics=cheap)):
+            return leak
+        return ask()
+
+    def speaks_against(self, leak: Leak) -> bool:
+        """Whether so many of a sample are above the margin that audits of a list would not end."""
+        return 2 * leak.above > self.limits.quota * leak.documents
 
     def checked(self, place: int) -> Searched | None:
         """Audit a setting, and its list by itself, as `ksdp clear` does; None where the listed gain nothing."""
         spec, one = self.at(place), self.tried[place]
         proved = one.proved(self.spec.decision.margin)
-        gain = self._gain(spec, spec, fresh=True) if proved else None
+        gain = self._alone(spec) if proved else None
         if gain is not None and not gain.measures[0].gains:
             self.checks.append(Checked(place, 0, 0, None, "on other splits it gains nothing for sure"))
             return None
         current().say(f"{one.setting.name}: the audit that `ksdp clear` signs by")
         most = self.limits.quota * self.population
-        prepared = prepare_corpus(spec, _corpus(self.source, spec), self.store.root)
+        prepared = prepare_corpus(spec, self.weighed(spec), self.store.root)
         ended = forecast_clear(prepared, self.place, math.ceil(self.population - most))
         listed = len(ended.listed)
         if listed and gain is None:
-            gain = self._gain(spec, spec, fresh=True, listed=ended.listed)
+            gain = self._alone(spec, ended.listed)
         main = None if gain is None else gain.measures[0]
         found = None if main is None or not listed else main.gain
         self.checks.append(Checked(place, listed, ended.every_attack, found, ended.reason))
@@ -307,29 +333,42 @@ class Search:
 
     def needed(self) -> str | None:
         """From how many documents on the spec as it stands is safe or useful: what `ksdp plan` says of it."""
-        return documents_wanted(make_plan(self.spec, _corpus(self.source, self.spec)))
+        return documents_wanted(make_plan(self.spec, self.weighed(self.spec)))
 
-    def _gain(
-        self, spec: Spec, against: Spec, *, fresh: bool = False, listed: Sequence[str] | None = None
-    ) -> GainSummary:
-        """Against working alone and the exact run at the rank of another spec; where `fresh`, on other splits."""
-        mechanism, seed = mechanism_of(spec.mechanism), spec.seed if fresh else self.spec.seed
-        nonnegative = traits_of(mechanism).nonnegative
-        rows = gain_rows(self.source, spec, nonnegative=nonnegative, listed=listed)
-        named = rows.party is not None
-        if fresh:
-            scores = tuple(gain_scores(mechanism, rows, spec.gain, seed))
-            return summarise_gain(scores, mechanism.name, spec.gain, named)
-        other = mechanism_of(against.mechanism)
-        key = traits_of(other).rank or 0, bare(against.corpus)
+    def weighed(self, spec: Spec) -> Corpus:
+        """The documents as a spec weighs them; settings that weigh alike share them."""
+        return self._weigh(spec.corpus, traits_of(mechanism_of(spec.mechanism)).nonnegative)
+
+    def _weigh(self, of: CorpusSpec, nonnegative: bool) -> Corpus:
+        key = of.model_copy(update={"levers": of.levers.model_copy(update={"drawn": None})}), nonnegative
+        if key not in self.corpora:
+            self.corpora[key] = weighed_corpus(self.source.under(of), nonnegative=nonnegative)
+        return self.corpora[key]
+
+    def _alone(self, spec: Spec, listed: Sequence[str] | None = None) -> GainSummary:
+        """Measure a spec by itself, on splits of its own seed; where some are listed, of a run of these."""
+        rows = self._rows(spec, listed)
+        return _by_itself(spec, rows, gain_scores(mechanism_of(spec.mechanism), rows, spec.gain, spec.seed))
+
+    def _rows(self, spec: Spec, listed: Sequence[str] | None = None) -> GainRows:
+        nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
+        weigh = partial(self._weigh, nonnegative=nonnegative)
+        return gain_rows(self.source, spec, nonnegative=nonnegative, listed=listed, weigh=weigh)
+
+    def _against(self, spec: Spec, other: Spec) -> GainSummary:
+        """Against working alone and the exact run at the rank of another spec, on everybody's documents."""
+        mechanism, exact = mechanism_of(spec.mechanism), exact_of(mechanism_of(other.mechanism))
+        key, seed = (traits_of(exact).rank or 0, bare(other.corpus)), self.spec.seed
         if key not in self.baselines:
-            plain = gain_rows(self.source, against, nonnegative=traits_of(other).nonnegative)
-            scores = tuple(gain_scores(exact_of(other), plain, against.gain, seed))
+            scores = gain_scores(exact, self._rows(other), other.gain, seed, owners=False)
             self.baselines[key] = tuple(score for score in scores if score.learner != "run")
-        others = self.baselines[key]
-        known = {score.measure for score in others}  # topics have some that an exact PD-SVD lacks
-        own = gain_scores(mechanism, rows, spec.gain, seed, baselines=False)
-        return summarise_gain([*(s for s in own if s.measure in known), *others], mechanism.name, spec.gain, named)
+        known = {score.measure for score in self.baselines[key]}  # topics have some that an exact PD-SVD lacks
+        own = gain_scores(mechanism, rows := self._rows(spec), spec.gain, seed, baselines=False, owners=False)
+        return _by_itself(spec, rows, [*(s for s in own if s.measure in known), *self.baselines[key]])
+
+
+def _by_itself(spec: Spec, rows: GainRows, scores: Iterable[Score]) -> GainSummary:
+    return summarise_gain(tuple(scores), mechanism_of(spec.mechanism).name, spec.gain, rows.party is not None)
 
 
 def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | None:

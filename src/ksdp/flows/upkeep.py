@@ -42,7 +42,6 @@ class Damage:
     """One thing that is not what was written."""
 
     where: str
-    """A path below the store."""
     sentence: str
     """The fault, and the command that mends it."""
 

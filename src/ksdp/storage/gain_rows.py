@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus.levers import NONE, Levers, lift
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.learning.measures import kept
@@ -72,19 +73,24 @@ def earlier(ratings: sp.csr_array, places: sp.csr_array, levers: Levers) -> tupl
 
 
 def gain_rows(
-    source: RawCorpus, spec: Spec, *, nonnegative: bool, listed: Collection[str] | None = None
+    source: RawCorpus,
+    spec: Spec,
+    *,
+    nonnegative: bool,
+    listed: Collection[str] | None = None,
+    weigh: Callable[[CorpusSpec], Corpus] | None = None,
 ) -> GainRows:
     """Documents that have features both with and without a spec's levers.
 
-    Where ids are `listed`, only these documents may enter a run.
+    Where ids are `listed`, only these documents may enter a run. `weigh` has the rows of a corpus section already.
 
     Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
     idf in the place of a public one's columns that are not in the reference.
     """
     source = source.under(spec.corpus)
     file = source.file
-    with_levers = weighed_corpus(source, nonnegative=nonnegative)
-    without = weighed_corpus(source.under(bare(spec.corpus)), nonnegative=nonnegative)
+    weigh = weigh or (lambda of: weighed_corpus(source.under(of), nonnegative=nonnegative))
+    with_levers, without = weigh(spec.corpus), weigh(bare(spec.corpus))
     place = {str(name): row for row, name in enumerate(without.ids)}
     both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)

@@ -32,9 +32,7 @@ class Identity:
 
     name: str
     private: Path
-    """`NAME.key`, for the owner alone."""
     public: Path
-    """`NAME.pub`, to be given away."""
     fingerprint: str
 
 

@@ -64,6 +64,8 @@ class GainAndAdvice:
     """What `ksdp advise` said when it was asked about this spec, or when it recommended it; the newest."""
     recommended: bool
     """Whether it recommended this very spec."""
+    outlook: Mapping[str, Any] | None = None
+    """What an audit said of a remedy: an estimate of its gain, where that is cheap, and what a search costs."""
 
     @property
     def nothing_gained(self) -> str | None:
@@ -81,19 +83,28 @@ def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) ->
     return path
 
 
+def write_outlook(store: Store, spec: str, corpus: str, outlook: Mapping[str, Any]) -> None:
+    """Keep what an audit says of a remedy before anybody asks for advice."""
+    path = _gain_path(store, spec, corpus).with_suffix(".outlook.json")
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_checked_json(path, outlook)
+
+
 def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
     """What the store holds of a spec and a corpus, by their hashes."""
     path = _gain_path(store, spec, corpus)
     gain = _read(path) if path.is_file() else None
+    beside = path.with_suffix(".outlook.json")
+    outlook = _read(beside) if beside.is_file() else None
     written = sorted(
         (store.root / "advice").glob("*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True
     )
     for advice in map(_read, written):
         if advice.get("advised") == spec:
-            return GainAndAdvice(gain, advice, True)
+            return GainAndAdvice(gain, advice, True, outlook)
         if advice.get("asked") == spec and advice.get("corpus") == corpus:
-            return GainAndAdvice(gain, advice, False)
-    return GainAndAdvice(gain, None, False)
+            return GainAndAdvice(gain, advice, False, outlook)
+    return GainAndAdvice(gain, None, False, outlook)
 
 
 def _gain_path(store: Store, spec: str, corpus: str) -> Path:

@@ -21,7 +21,6 @@ from ksdp.audit.testing import compare_arms
 
 @pytest.fixture(scope="module")
 def grouped(corpus: Corpus) -> Corpus:
-    """30 groups of 1 to 9 documents, scattered over the corpus."""
     rng = np.random.default_rng(5)
     group = np.concatenate([np.arange(30), rng.integers(0, 30, 60) ** 2 // 30])
     names = np.array([f"person {g}" for g in rng.permutation(group)])

@@ -66,7 +66,6 @@ COUNTS = arrays(
 
 
 def by_hand(counts, party):
-    """The formula, entry by entry, in the plainest words."""
     weights = np.zeros_like(counts)
     for d in range(counts.shape[0]):
         mine = [e for e in range(counts.shape[0]) if party[e] == party[d]]

@@ -23,7 +23,6 @@ from ksdp.audit.specs.models import GainSpec
 
 
 def unlike(n: int = 240, seed: int = 0) -> GainRows:
-    """Three parties, each with its own direction."""
     rng = np.random.default_rng(seed)
     party = np.arange(n) % 3
     matrix = 0.05 * rng.standard_normal((n, 9))
@@ -135,7 +134,6 @@ def test_topics_are_judged_by_what_they_say() -> None:
 
 
 def tastes(users: int = 240, items: int = 30) -> GainRows:
-    """Stars of two tastes, half of them given; of these a part is later."""
     rng = np.random.default_rng(2)
     stars = rng.random((users, 2)) @ (rng.random((2, items)) * 4) + 1
     seen = rng.random(stars.shape) < 0.5

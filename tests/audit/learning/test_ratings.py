@@ -10,11 +10,9 @@ from scipy.optimize import nnls
 from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 
 
 def drawn(users: int = 30, items: int = 14) -> tuple[np.ndarray, sp.csr_array, sp.csr_array]:
-    """Topics (the last item unknown to all), ratings given, and places asked for."""
     rng = np.random.default_rng(8)
     T = rng.random((3, items))
     T[:, -1] = 0.0
@@ -63,4 +61,3 @@ def test_the_range_is_that_of_the_ratings_there_are() -> None:
 def test_who_predicts() -> None:
     assert predicts(PDNMF(weighted=True))
     assert not predicts(PDNMF())
-    assert not predicts(PDSVD())

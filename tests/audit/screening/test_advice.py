@@ -23,8 +23,10 @@ from ksdp.audit.screening.advice import (
     advice_sentences,
     at_setting,
     candidates,
+    certified_share,
     chance_distance,
     documents_needed,
+    draw_remedy,
     frontier_of,
     in_order,
     nearest_miss,
@@ -38,7 +40,6 @@ BASE = Baselines("energy", 0.1, 0.3, 0.2)
 
 
 def tried(gain: float, low: float = 0.01, high: float | None = None, **more) -> Tried:
-    """A setting with a gain; measured on a sample where `high` is given."""
     leak = None if high is None else dataclasses.replace(LEAK, high=high, above=7)
     kept = Interval(gain / 0.2, gain / 0.2 - 0.1, gain / 0.2 + 0.1)
     return Tried(Setting(rank=3), Interval(gain, low, 1.0), kept, 0.1 + gain, leak, **more)
@@ -58,6 +59,8 @@ def test_proofs_come_in_the_order_of_what_they_surely_gain_and_what_parties_can_
     nothing, beyond, measured = tried(0.1, -0.01, promised=0.2), tried(0.2, 0.1, promised=0.21), tried(0.3, 0.2)
     refused = Tried(Setting(rank=9), refused="too large")
     assert in_order((larger, nothing, stuck, beyond, sure, measured, refused), 0.2) == [4, 0, 2]
+    enough = tuple(tried(0.2, 0.02, promised=bound) for bound in (0.2, 0.1))
+    assert in_order((sure, *enough), 0.2) == [2, 1, 0], "of what keeps nine tenths the least is given away"
     assert frontier_of((larger, nothing, stuck, beyond, sure, measured, refused)) == (0, 2)
 
 
@@ -154,6 +157,7 @@ def test_candidates_are_the_spec_its_proofs_and_measured_noise_at_ranks_that_are
         Setting(opens="final", drawn=0.2),
         Setting(rank=4, advantage=0.2, row_bound=10.0),
     ]
+    assert {one.drawn for one in found} == {None, 0.1, 0.2}, "half of the margin may be enough"
     assert {one.noise for one in found} == {None, 0.01, 0.02}, "a tenth and a fifth of an entry of a unit row"
     # Where nothing public bounds a row, or too many columns there are, noise has no size.
     assert all(one.advantage is None for one in (*candidates(asked, 100, None), *candidates(asked, 5000, 1.0)))
@@ -165,6 +169,7 @@ def test_a_setting_is_a_spec_that_can_be_typed() -> None:
     asked = spec({"name": "pd-svd", "rank": 4})
     noisy = at_setting(asked, Setting(opens="final", noise=0.01), 100)
     assert noisy.mechanism.model_dump() == {"name": "pd-svd", "rank": 4, "opens": "final", "noise": 0.01}
+    assert at_setting(asked, Setting(opens="final", noise=0.01, pairs=5), 100).certificate.pairs == 5
     found = at_setting(asked, Setting(rank=8, advantage=0.2, row_bound=10.0, vocabulary=50), 100)
     assert found.mechanism.parameters == {"rank": 8, "colluders": 1, "advantage": 0.2, "row_bound": 10.0}
     assert (found.mechanism.name, found.corpus.levers.most_frequent) == ("moments", 50)
@@ -172,6 +177,16 @@ def test_a_setting_is_a_spec_that_can_be_typed() -> None:
     own = spec({"name": "moments", "rank": 3, "colluders": 2})
     turned = at_setting(own, Setting(advantage=0.1, rank=2), 50).mechanism.parameters
     assert turned == {"rank": 2, "colluders": 2, "advantage": 0.1}
+
+
+def test_a_draw_is_measured_in_few_splits_and_a_certificate_on_few_documents(corpus: Corpus) -> None:
+    words = draw_remedy(make_plan(spec({"name": "pd-svd", "rank": 2}), corpus)) or ""
+    assert "with a secret draw of 0.2, within the margin for every attack, " in words
+    assert draw_remedy(make_plan(spec({"name": "pd-svd", "rank": 2}, {"drawn": 0.5}), corpus)) is None
+    for noise, share in ((50.0, 1.0), (1e-3, 0.0)):
+        asked = spec({"name": "pd-svd", "rank": 2, "opens": "final", "noise": noise}).tables()
+        asked["design"]["kind"] = "shared"
+        assert certified_share(parse_spec(asked | {"certificate": {"pairs": 5}}), corpus) == share
 
 
 def test_a_draw_lets_that_share_of_every_size_enter() -> None:
@@ -193,6 +208,9 @@ def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus)
     assert found[0].median < found[1].median
     assert found[0].above <= found[1].above
     assert found[0].runs == 80
+    plan = make_plan(loud, corpus)
+    few = sampled_leak(plan, level=0.05, population=90, statistics=plan.statistics[:1])
+    assert few.median <= found[1].median, "of fewer statistics the largest is no larger"
     # The largest of several statistics exceeds what one shows by chance; the quiet run shows no more than chance.
     assert found[0].chance > chance_distance(40, 40)
     assert found[0].net < found[1].net

@@ -36,7 +36,6 @@ def attempt(spec: Spec, audit: str, given: Spec | None = None, name: str | None 
 
 
 def at_part(spec: Spec, number: int) -> Spec:
-    """The spec at a part of its level, as the audits of a list have it."""
     return Spec.model_validate(spec.tables_at_level(lambda level: level / 2**number))
 
 

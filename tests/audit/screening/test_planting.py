@@ -36,7 +36,6 @@ def counts(rows: sp.csr_array, rng: np.random.Generator) -> np.ndarray:
 
 
 def plan_of(function: object, rows: np.ndarray, planted: tuple[object, ...] = (), each: int = 1) -> Plan:
-    """`each` rows in a row are a group, d0, d1, ..., where these are several."""
     matrix = sp.csr_array(rows)
     mechanism = function_mechanism("own", function, matrix[:10])  # type: ignore[arg-type]
     ids, groups = np.array([f"r{at}" for at in range(len(rows))]), np.arange(len(rows)) // each

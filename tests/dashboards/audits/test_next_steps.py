@@ -17,6 +17,10 @@ def test_it_says_why_documents_are_sensitive_and_ends_in_advice_or_what_that_fou
     assert first.startswith("Do not run it as it stands: 1 of 5 documents are given away; most are found because ")
     assert "“ksdp advise mail.toml” looks for a setting within the margin" in first
     assert "3 undecided documents for safe" in second
+    outlook = {"remedy": "A draw costs +0.0100.", "seconds": 12.3}
+    (told, _) = next_steps(about, learning=GainAndAdvice(None, None, False, outlook), spec="mail.toml")
+    assert "A draw costs +0.0100. “ksdp advise mail.toml” looks for " in told
+    assert "It takes about 12 CPU seconds" in told
     found = {
         "best": None,
         "sentences": ["Not reachable.", "It takes 9."],

@@ -33,7 +33,6 @@ ROWS, TERMS = 600, 12
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """Two parties that write about different things, in counts."""
     rng = np.random.default_rng(0)
     party = np.arange(ROWS) % 2
     weights = np.full((2, TERMS), 0.02)
@@ -131,7 +130,6 @@ def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch
 
 
 def at_urls(base: Path, there: RemotePlace) -> Spec:
-    """The same spec, its files in a bucket."""
     tables = spec().model_dump(mode="json")
     for key in ("path", "vocabulary", "labels"):
         (there / tables["corpus"][key]).send(base / tables["corpus"][key])
@@ -153,7 +151,6 @@ def test_a_gain_is_kept_of_the_version_it_was_measured_on(base: Path, monkeypatc
 
 
 def small(base: Path, rows: int = 90) -> Spec:
-    """Of so few documents nothing that is proved within the margin leaves a gain."""
     counts, labels = sp.load_npz(base / "counts.npz")[:rows], pd.read_csv(base / "labels.csv")[:rows]
     sp.save_npz(base / "counts.npz", sp.csr_array(counts))
     labels.to_csv(base / "labels.csv", index=False)

@@ -127,15 +127,21 @@ def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
 
 
 def gain_scores(
-    mechanism: Mechanism, rows: GainRows, asked: GainSpec, seed: int, *, baselines: bool = True
+    mechanism: Mechanism,
+    rows: GainRows,
+    asked: GainSpec,
+    seed: int,
+    *,
+    baselines: bool = True,
+    owners: bool = True,
 ) -> Iterator[Score]:
     """Every learner's scores, split by split.
 
-    Without `baselines` those of the run alone, in the same splits.
+    Without `baselines` those of the run alone, in the same splits; without `owners` on all documents alone.
     """
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
     rank = traits_of(mechanism).rank or 1
-    for number in range(asked.splits or (MANY_SPLITS if rows.judge.nnz <= FEW_ENTRIES else FEW_SPLITS)):
+    for number in range(asked.splits or usual_splits(rows.judge.nnz)):
         split = _split(rows, asked, seed, number)
         rng = generator(seed, Purpose.LEARNING, number, 1)
         enter = split.train & _entering(rows, seed, number)
@@ -145,9 +151,15 @@ def gain_scores(
             learners += [("exact", "", best), *_baselines(exact, rank, rows, split, rng)]
         for who, name, learnt in learners:
             parties = [name] if name else [*split.names] if who == "run" and len(split.names) > 1 else []
+            parties = parties if owners else []
             for judged in (ALL, *parties, *(OTHERS + party for party in parties)):
                 for measure, value in _judge(learnt, best, rows, split, judged).items():
                     yield Score(number, who, name, judged, measure, value)
+
+
+def usual_splits(entries: int) -> int:
+    """Splits of a corpus of so many entries where a spec names no number."""
+    return MANY_SPLITS if entries <= FEW_ENTRIES else FEW_SPLITS
 
 
 def _parts(matrix: sp.csr_array, of: NDArray[np.bool_], split: _Split) -> list[sp.csr_array]:
@@ -223,9 +235,7 @@ class MeasureGain:
     gain: Interval
     """Run less alone."""
     gain_exact: Interval
-    """Exact run less alone."""
     over_public: Interval | None
-    """Run less public data alone."""
     kept: Interval | None
     """Gain of the run over that of the exact run; None where the interval of that gain is not above 0."""
     own: Interval | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,7 @@ class Suggested:
     """Some users' best items among those that they have not rated, the best first."""
 
     user: int
-    """Row."""
     items: NDArray[np.intp]
-    """Columns."""
     ratings: Floats
 
 
@@ -115,7 +114,7 @@ class Learnt:
     of_ratings: Penalties | None = None
     """Where they are topics of ratings: the regularisers by which coefficients are fitted to them."""
 
-    @property
+    @cached_property
     def directions(self) -> Floats:
         """An orthonormal basis of the rows, shape (features, at most k)."""
         _, sizes, rows = np.linalg.svd(self.rows, full_matrices=False)

@@ -10,42 +10,26 @@ from scipy.optimize import linear_sum_assignment
 from ksdp.audit.learning.learners import Learnt, Predictor
 from ksdp.audit.numeric.array_types import Floats
 
-
-def residual_share(
-    matrix: sp.csr_array, basis: NDArray[np.float64], mean: NDArray[np.float64] | None = None
-) -> float:
-    """Share of the documents' energy that lies outside the row space of a basis.
-
-    With Q an orthonormal basis of the row space and X_c = X - 1 mean^T, this is 1 - |X_c Q|^2 / |X_c|^2: the
-    relative squared error of the best linear reconstruction. For a nonnegative factorisation it is a lower bound
-    of its own error, whose coefficients must not be negative.
-    """
-    if basis.ndim != 2 or basis.shape[1] != matrix.shape[1]:
-        raise ValueError(f"`basis` must have shape (k, {matrix.shape[1]}); got {basis.shape}.")
-    _, singular, rows = np.linalg.svd(basis, full_matrices=False)
-    tiny = np.finfo(np.float64).eps * max(basis.shape) * (singular[0] if len(singular) else 0.0)
-    directions = rows[singular > tiny].T
-    inside = np.asarray(matrix @ directions)
-    total = float((matrix.data**2).sum())
-    if mean is not None:
-        inside = inside - mean @ directions
-        sums = np.asarray(matrix.sum(axis=0)).ravel()
-        total += matrix.shape[0] * float(mean @ mean) - 2 * float(sums @ mean)
-    if total <= 0:
-        return 0.0
-    return float(np.clip(1 - (inside**2).sum() / total, 0.0, 1.0))
-
-
 _TOP = 10
 """Terms that stand for a topic."""
 _HIDDEN = 0.2
 """Part of a user's ratings that is hidden, to be predicted."""
 _RIDGE = 1.0
+_USERS_AT_ONCE = 1000
 
 
 def energy(learnt: Learnt, documents: sp.csr_array) -> float:
-    """Share of the documents' energy inside the row space of what was learnt."""
-    return 1 - residual_share(documents, learnt.rows, learnt.mean)
+    """Share of the documents' energy that lies inside the row space of what was learnt.
+
+    With Q an orthonormal basis of the row space and X_c = X - 1 mean^T, this is |X_c Q|^2 / |X_c|^2: what the best
+    linear reconstruction keeps. A nonnegative factorisation, whose coefficients must not be negative, keeps less.
+    """
+    total, mean = float((documents.data**2).sum()), learnt.mean
+    if mean is not None:
+        sums = np.asarray(documents.sum(axis=0)).ravel()
+        total += documents.shape[0] * float(mean @ mean) - 2 * float(sums @ mean)
+    inside = float((projected(learnt, documents) ** 2).sum())
+    return min(inside / total, 1.0) if total > 0 else 1.0
 
 
 def projected(learnt: Learnt, documents: sp.csr_array) -> Floats:
@@ -126,8 +110,6 @@ def foretold(learnt: Learnt, given: sp.csr_array, later: sp.csr_array) -> tuple[
 
     By topics of a weighted NMF they are predicted as a party predicts them (`ratings.Predictor`).
     """
-    from sklearn.metrics import ndcg_score
-
     before, after = np.diff(given.indptr), np.diff(later.indptr)
     users = np.flatnonzero((before + after >= _TOP) & (before >= 2) & (after >= 2))
     if not len(users):
@@ -138,11 +120,22 @@ def foretold(learnt: Learnt, given: sp.csr_array, later: sp.csr_array) -> tuple[
         said = Predictor(learnt.rows, low, high, learnt.of_ratings).predicted(given, later).data
     else:
         said = np.clip(_by_ridge(learnt.directions, given, later), low, high)
-    orders = [
-        float(ndcg_score(later.data[start:stop][None, :], said[start:stop][None, :], k=_TOP))
-        for start, stop in zip(later.indptr[:-1], later.indptr[1:], strict=True)
-    ]
-    return -float(np.sqrt(np.mean((said - later.data) ** 2))), float(np.mean(orders))
+    return -float(np.sqrt(np.mean((said - later.data) ** 2))), _ordered(said, later)
+
+
+def _ordered(said: Floats, later: sp.csr_array) -> float:
+    """Mean NDCG@10, by few calls: users have as many columns, the last of which are worth nothing."""
+    from sklearn.metrics import ndcg_score
+
+    counts, gains = np.diff(later.indptr), []
+    for first in range(0, len(counts), _USERS_AT_ONCE):
+        rows = counts[first : first + _USERS_AT_ONCE]
+        part = slice(later.indptr[first], later.indptr[first + len(rows)])
+        asked = np.arange(rows.max()) < rows[:, None]
+        worth, score = np.zeros(asked.shape), np.full(asked.shape, said.min() - 1)
+        worth[asked], score[asked] = later.data[part], said[part]
+        gains.append(len(rows) * float(ndcg_score(worth, score, k=_TOP)))
+    return sum(gains) / len(counts)
 
 
 def kept(ratings: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_array:

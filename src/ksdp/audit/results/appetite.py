@@ -31,7 +31,6 @@ class Appetite(Section, frozen=True):
     most_sensitive: _Share = 0.0
     """Share of documents that may enter a run and are sensitive."""
     most_undecided: _Share = 0.0
-    """The same, undecided."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,6 @@ class AppetiteRecord:
 
     appetite: Appetite
     audit: str
-    """Its id."""
     criteria: tuple[Criterion, ...]
 
     @property

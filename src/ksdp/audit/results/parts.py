@@ -178,7 +178,6 @@ class CorpusSummary:
     without_features: int
     """Rows that were kept out."""
     parties: Mapping[str, int] | None
-    """Documents of each."""
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -219,7 +218,6 @@ class StoredValues:
     stage: str
     documents: int
     runs: int
-    """Runs of a lane."""
     runs_a_block: int
     statistics: tuple[str, ...]
     values: str
@@ -238,7 +236,6 @@ class Provenance:
     packages: Mapping[str, str]
     """Every package that was installed, with its version."""
     spec: str
-    """Hash of the spec."""
     runs_folder: str
     seed: int
     blocks: int

@@ -32,7 +32,6 @@ class AttackStrength:
     learnt: bool
     """Whether a statistic learns from simulated runs what to look for."""
     finished: str
-    """ISO 8601."""
 
     def sentence(self) -> str:
         """For people."""

@@ -134,7 +134,6 @@ class Tested:
     plan: Plan
     coverage: Coverage
     looks: int
-    """Looks that were made."""
     interim: InterimVerdicts
     controls: Sequence[ArmTests]
     """One a lane and look."""
@@ -164,7 +163,6 @@ class AuditLocation:
 
     audit: str
     corpus: str
-    """Hash of the corpus."""
     store: str
     report: str
     provenance: parts.Provenance

@@ -71,10 +71,8 @@ class Summary(StoredSummary):
     """Results of an audit. Counts of documents are of groups if `design.unit` says so."""
 
     version: int
-    """Version of the format."""
     audit: str
     corpus: str
-    """Hash of the corpus."""
     mechanism: str
     mechanism_version: int
     parameters: Mapping[str, JsonValue]

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.learning.gain import Interval, gain_words
+from ksdp.audit.learning.gain import GainRows, Interval, gain_scores, gain_words, summarise_gain, usual_splits
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
@@ -29,7 +30,8 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.runs import measure, sample
 from ksdp.audit.screening.rounds import pool_size, sampled_spec
 from ksdp.audit.specs.design import Block
-from ksdp.audit.specs.models import Spec
+from ksdp.audit.specs.models import GainSpec, Spec
+from ksdp.audit.statistic import Statistic
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import share_lower_limit, share_upper_limit
 
@@ -51,7 +53,8 @@ class Setting:
     drawn: float | None = None
     """Share of the documents that a secret draw lets into a run."""
     vocabulary: int | None = None
-    """Most frequent terms."""
+    pairs: int | None = None
+    """Of runs, by which a certificate bounds every attack where there is noise."""
 
     @property
     def values(self) -> dict[str, Value]:
@@ -84,6 +87,8 @@ def candidates(spec: Spec, features: int, row_bound: float | None) -> list[Setti
     ranks = [] if rank is None else [r for r in dict.fromkeys((rank, *_RANKS)) if rank <= r < features]
     own = [None if r == rank else r for r in ranks] or [None]
     proved = [one for r in own for one in _proofs(spec, r, rank, features, row_bound, spec.decision.margin)]
+    draws = [(one, math.floor(50 * one.drawn) / 100) for one in proved if one.drawn is not None]
+    proved += [replace(one, drawn=half) for one, half in draws if half]
     exact = [Setting(opens=opens, rank=r) for r in own]
     noise = [
         replace(one, noise=float(f"{size / math.sqrt(features):.2g}"))
@@ -125,6 +130,38 @@ def _proofs(
     return found
 
 
+_SPLITS = 5
+"""Of an estimate."""
+
+
+def draw_remedy(plan: Plan) -> str | None:
+    """What a draw that proves the margin costs in gain; None where there is a proof, or nothing is learnt."""
+    spec, corpus = plan.spec, plan.corpus
+    draws = _proofs(spec, None, None, corpus.features, None, spec.decision.margin)
+    setting = next((one for one in draws if one.drawn is not None), None)
+    if setting is None:
+        return None
+    few, rows = GainSpec(splits=_SPLITS), GainRows(corpus.matrix, corpus.matrix, None, corpus.party)
+    try:
+        other = mechanism_of(at_setting(spec, setting, corpus.features).mechanism)
+        scores = list(gain_scores(plan.mechanism, rows, few, spec.seed, owners=False))
+        rows = replace(rows, drawn=setting.drawn)
+        drawn = list(gain_scores(other, rows, few, spec.seed, baselines=False, owners=False))
+    except (InputError, ValueError):
+        return None
+    drawn += [score for score in scores if score.learner != "run"]
+    stands, then = (gain_words(summarise_gain(s, "", few, False).measures[0].gain) for s in (scores, drawn))
+    return (
+        f"As it stands, a run gains {stands} over working alone; with a secret draw of {setting.drawn:g}, within "
+        f"the margin for every attack, {then} (estimated from {_SPLITS} splits)."
+    )
+
+
+def search_seconds(entries: int) -> float:
+    """CPU seconds of a search over the settings of a corpus of so many entries, within a factor of two."""
+    return 5 + 5e-6 * entries * usual_splits(entries)
+
+
 PROVED_RUNS = 10
 """Runs in an arm of a spec whose margin is proved: they check the program."""
 
@@ -144,6 +181,8 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         _draw(tables, spec.corpus.levers.enters, setting.drawn)
     if setting.noise is not None:
         mechanism["noise"] = setting.noise
+    if setting.pairs is not None:
+        tables["certificate"] = {"pairs": setting.pairs}
     if setting.drawn is not None or setting.advantage is not None:
         tables["design"]["with_runs"] = min(tables["design"]["with_runs"], PROVED_RUNS)
     try:
@@ -166,6 +205,21 @@ def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
         size = tables[section].get(key)
         if size is not None:
             tables[section][key] = max(1, round(share * size)) if isinstance(size, int) else share * size
+
+
+PAIRS, MOST_PAIRED = 200, 200_000
+"""Pairs of runs of a certificate; runs that it may take, about as long as the audits of a list."""
+_PAIRED = 30
+"""Documents, and pairs of each, that say whether a certificate is worth it."""
+
+
+def certified_share(spec: Spec, corpus: Corpus) -> float:
+    """Share of a few documents on which pairs of runs bound every attack well within the margin."""
+    tables = spec.tables()
+    tables["design"]["documents"] = min(_PAIRED, size_base(spec, corpus))
+    plan = make_plan(Spec.model_validate(tables), corpus)
+    mean = paired_advantages(plan, 0, _PAIRED).mean(axis=1)
+    return float((mean <= _AIM * plan.spec.decision_in_run.margin).mean())
 
 
 LOOKS = 3
@@ -211,19 +265,22 @@ def chance_distance(n_with: int, n_without: int, statistics: int = 1) -> float:
     return math.sqrt(math.log(2 * statistics / 0.05) / 2 * (1 / n_with + 1 / n_without))
 
 
-def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.0) -> Leak:
+def sampled_leak(
+    plan: Plan, *, level: float, population: int, quota: float = 0.0, statistics: Sequence[Statistic] = ()
+) -> Leak:
     """Run a plan here and look at its documents; stop as soon as the share above the margin is settled.
 
-    The level is split over the looks, so that the limits hold wherever it stops.
+    The level is split over the looks, so that the limits hold wherever it stops. Default statistics: the plan's.
     """
+    statistics = statistics or plan.statistics
     if not plan.reading.all:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
     count, enters = len(plan.audited), plan.spec.corpus.levers.enters
     stops = [max(1, round(plan.runs * part)) for part in _LOOKS]
-    values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.statistics}
+    values: dict[str, list[Floats]] = {statistic.name: [] for statistic in statistics}
     bits: list[NDArray[np.bool_]] = []
     for block in _cut(plan.blocks, stops):
-        found = measure(plan, block, sample(plan, block), plan.statistics)
+        found = measure(plan, block, sample(plan, block), statistics)
         bits.append(found.inclusion[:count])
         for name, part in found.values.items():
             values[name].append(part[:count])
@@ -277,6 +334,8 @@ def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
 
 
 ADVICE_VERSION = 1
+_ENOUGH = 0.9
+"""Of the exact run's gain: what keeps as much for sure is chosen by what it gives away."""
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""
 
@@ -291,13 +350,11 @@ class Tried:
     kept: Interval | None = None
     """Of what the exact run of this rank gains over working alone."""
     value: float | None = None
-    """Of the measure, for the run."""
     leak: Leak | None = None
     """The leak of a sample of documents; None where a proof or the gain decides."""
     promised: float | None = None
     """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
     cannot_run: str | None = None
-    """Why parties cannot run it as it is."""
     absent: int = 0
     """Documents that the absence of their rarest feature proves to be above the margin."""
     refused: str | None = None
@@ -336,13 +393,11 @@ class Checked:
     place: int
     """Of the setting, in `Advice.tried`."""
     listed: int
-    """Documents that `ksdp clear` lists."""
     every_attack: int
     """Those of them that are clear against every attack."""
     gain: Interval | None
     """The gain of a run that these alone enter, on other splits than the search's; None without a list."""
     reason: str
-    """How the audits of the list ended."""
 
 
 @dataclass(frozen=True)
@@ -352,15 +407,12 @@ class Advice:
     version: int
     margin: float
     quota: float
-    """Largest share of documents that may stay out."""
     documents: int
-    """Of the corpus."""
     baselines: Baselines
     tried: tuple[Tried, ...]
     frontier: tuple[int, ...]
     """Places in `tried` of the settings that none other beats in both."""
     best: int | None
-    """Place of the recommended one."""
     nearest: int | None
     """Place of the useful setting that is nearest to being within the margin, where none is."""
     checked: tuple[Checked, ...] = ()
@@ -410,10 +462,16 @@ def frontier_of(tried: Sequence[Tried]) -> tuple[int, ...]:
 
 
 def in_order(tried: Sequence[Tried], margin: float) -> list[int]:
-    """Places of the proved settings: first what parties can run, then what surely gains most by few runs."""
+    """Places of the proved settings: those that parties can run; by leak those that keep enough; then by gain."""
     proved = [place for place, one in enumerate(tried) if one.useful and one.proved(margin)]
-    order = {n: (tried[n].cannot_run is not None, -_surely(tried[n]), not tried[n].setting.values) for n in proved}
-    return sorted(proved, key=lambda place: order[place])
+
+    def order(place: int) -> tuple[bool, float, float, bool]:
+        one = tried[place]
+        enough = one.kept is not None and one.kept.low >= _ENOUGH
+        given = one.promised if enough and one.promised is not None else math.inf
+        return one.cannot_run is not None, given, -_surely(one), not one.setting.values
+
+    return sorted(proved, key=order)
 
 
 def nearest_miss(tried: Sequence[Tried], checked: Sequence[Checked]) -> int | None:

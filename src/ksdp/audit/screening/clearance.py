@@ -30,13 +30,10 @@ class Attempt:
     """One audit of an attempt; the audits of a screen are one attempt together."""
 
     question: str
-    """`AuditQuestion.content`."""
     file: str
-    """`AuditQuestion.file`."""
     attempt: str
     """Hash of the spec as it was given; of a list's own audits, the id of the audit that proposed it."""
     audit: str
-    """Id of the audit."""
     at: str
     """When it was first started, ISO 8601 with a time zone."""
     seed: int
@@ -46,7 +43,6 @@ class Attempt:
     statistics: str
     """Key of families, names and what is seen."""
     runs: int
-    """Runs that are planned."""
     looks: int
     fresh_runs: int
     whole: float = 0.0
@@ -65,9 +61,7 @@ class Attempts:
     margins: tuple[float, ...]
     """Ascending, each once."""
     statistics: int
-    """Different choices of statistics."""
     looks: int
-    """Planned in all audits together."""
     level: float
     """Of "clear", certificates included, summed over the attempts, at most 1: what all together control, by the
     union bound."""
@@ -219,7 +213,6 @@ class Evidence:
     """How much was looked at: what the deciding audit could see, and how often the question was asked."""
 
     runs: int
-    """Of the deciding audit."""
     fewest_with: int
     """Runs that held the document that was in the fewest."""
     detectable_distance: float
@@ -239,7 +232,6 @@ class Covered:
     """What the audits behind a clearance looked at, of what a run shows its parties."""
 
     opens: str
-    """`every round`, or `final`."""
     arrays: tuple[str, ...]
     """Names of the announced arrays that tested statistics read; sorted, each once."""
 
@@ -253,7 +245,6 @@ class AuditedSizes:
     """Who was in the databases of the deciding audit: a run with less is another, and leaks more."""
 
     unit: Unit
-    """What the sizes count."""
     size: int
     """Of the party's own part of a database."""
     honest: int
@@ -302,15 +293,12 @@ class Clearance:
     verdicts: Mapping[str, int]
     """Documents by verdict in the last audit."""
     documents: tuple[str, ...]
-    """Ids, sorted, each once."""
     sensitive: int
-    """Documents left out as sensitive."""
     excluded: int
     """Documents left out by decision, whatever their verdict."""
     sizes: AuditedSizes
     """What a run is compared with."""
     reviewer: str
-    """Who decided."""
     created: datetime
     expires: datetime
     """The first moment at which it holds no more."""
@@ -318,7 +306,6 @@ class Clearance:
     """What this promises and what not, in plain words."""
     evidence: Evidence
     coverage: Covered
-    """What the audits looked at."""
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
     certified: tuple[str, ...] | None = None
@@ -360,11 +347,9 @@ class Selection:
     """Documents of an audit by what happens to them; together they are all of them, each once."""
 
     proved: tuple[str, ...]
-    """Listed: proved clear."""
     accepted: tuple[str, ...]
     """Listed: not proved clear; a reviewer accepted the risk."""
     excluded: tuple[str, ...]
-    """Left out by decision."""
     left_open: tuple[str, ...]
     """Left out: nothing was proved or decided, more runs were asked for, or a second person did not answer yet."""
     waiting: tuple[str, ...]
@@ -434,7 +419,6 @@ class ListCounts:
     accepted: int
     """Listed: a reviewer accepted the risk."""
     excluded: int
-    """Not listed: excluded by decision."""
     left_open: int
     """Not listed: nothing was proved or decided."""
     not_picked: int

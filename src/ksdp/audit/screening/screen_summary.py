@@ -24,7 +24,6 @@ class RoundSummary:
     rows: int
     """Documents in a database."""
     documents: int
-    """Documents that were audited."""
     verdicts: VerdictCounts
     median_D: float
     """Over documents, of D under their strongest statistic."""
@@ -45,7 +44,6 @@ class ScreenSummary(StoredSummary):
     """
 
     version: int
-    """Version of the format."""
     screen: str
     corpus: str
     mechanism: str
@@ -76,12 +74,10 @@ class ScreenSummary(StoredSummary):
     gain: tuple[str, ...]
     """Gain of a party by a run of the signed documents alone; empty if no basis is released."""
     clearance: str | None
-    """Path of the clearance."""
     fingerprint: str
     """Fingerprint of the key that signs."""
     reviewer: str
     finished: str
-    """ISO 8601."""
     seconds: float
     store: str
     report: str

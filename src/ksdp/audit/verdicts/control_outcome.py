@@ -10,13 +10,10 @@ class Controls:
     """Outcome of the controls."""
 
     null: int
-    """Null controls."""
     null_smallest_p: float
     """Smallest p among them; uniform minimum if the audit is sound."""
     planted: int
-    """Planted leaks of advantage 0.9."""
     planted_largest_p: float
-    """Largest p among them."""
     shuffled: int
     """Tests of real documents in runs dealt anew: what a mechanism that knows nothing of them would give."""
     shuffled_smallest_p: float
@@ -27,7 +24,6 @@ class Controls:
     canaries_sensitive: int
     """How many the rule calls sensitive, of those that it must."""
     reason: str | None
-    """Why the audit is void."""
 
     @property
     def valid(self) -> bool:

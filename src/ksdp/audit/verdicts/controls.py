@@ -33,7 +33,6 @@ from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.power import detectable_distance, sensitive_distance
 
 CANARY = "_canary"
-"""Column of stored values."""
 HANDED = "_handed"
 """Name under which the rows handed over stand beside a run's observables."""
 SHIFT = 16.0
@@ -55,7 +54,6 @@ class Canaries:
     sensitive: int
     """How many the rule called sensitive, where so many runs let it."""
     reason: str | None
-    """Why the audit is void."""
 
 
 def handed_bits(database: Database, documents: int) -> NDArray[np.uint8]:

@@ -401,7 +401,6 @@ class ArmTests:
     """Tests of some documents: every table has shape (n_documents, n_columns)."""
 
     n_with: NDArray[np.int64]
-    """Runs in the arm."""
     n_without: NDArray[np.int64]
     distance: NDArray[np.float64]
     """NaN where an arm is empty."""

@@ -53,7 +53,6 @@ class Look:
     runs: int
     """Runs of a lane that are done by then."""
     level: float
-    """At which the look decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,6 @@ class Stage:
     name: str
     seed: int
     runs: int
-    """Runs of a lane, from run 0."""
     rows: NDArray[np.int64]
     """Rows of the corpus, ascending."""
     statistics: tuple[str, ...]
@@ -128,7 +126,6 @@ class InterimVerdicts:
     `log10_adjusted` is at or below the level where a leak was detected, and so on for the other two. The levels of
     the looks add up to the whole one, so that this smallest is a p-value again."""
     look: NDArray[np.int64]
-    """Number of that look, from 0."""
     alone: NDArray[np.bool_]
     """Whether each column alone would have said sensitive, shape (n_documents, n_columns)."""
     paper: NDArray[np.bool_]

@@ -62,7 +62,6 @@ class OnlineState:
     wealth: float
     """Level that may be spent before the first rejection, below `level`."""
     tests: int = 0
-    """Tests made."""
     rejections: tuple[int, ...] = ()
     """Numbers (from 1) of the tests that rejected, ascending."""
 

@@ -18,7 +18,6 @@ class Verdict(StrEnum):
     may_enter: bool
     """Whether such a document is proved safe enough to enter a run."""
     meaning: str
-    """For people."""
     remedy: str
     """Where more documents have it than an appetite accepts."""
 
@@ -50,7 +49,6 @@ class Proof(StrEnum):
     """Kind of proof of a clear document, or of a sensitive one that needed no run."""
 
     STATISTICS = "statistics"
-    """The statistics that were tried."""
     EVERY_ATTACK = "every attack"
     """A bound of every attack is at most the margin (`certifying`, `copies`, a secret draw)."""
     ABSENCE = "absence"

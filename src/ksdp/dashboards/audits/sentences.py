@@ -288,10 +288,14 @@ def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -
     """What a setting within the margin costs in gain and time, and the command; what was advised, where it was."""
     advice = None if learning is None else learning.advice
     if advice is None or (learning is not None and learning.recommended):
+        outlook = (None if learning is None else learning.outlook) or {}
+        first = f"{outlook['remedy']} " if outlook.get("remedy") else ""
+        takes = count(round(outlook.get("seconds", 5)))
         return (
-            f"“ksdp advise {spec}” looks for a setting within the margin that still gains, proofs first. It takes "
-            f"seconds, or about three audits like this one ({3 * summary.seconds:.0f} s) where nothing is proved, "
-            "and ends in a spec that “ksdp clear” signs with what is kept of the gain, or says why there is none."
+            f"{first}“ksdp advise {spec}” looks for a setting within the margin that still gains, proofs first. "
+            f"It takes about {takes} CPU seconds, where nothing is proved three audits like this one more "
+            f"({3 * summary.seconds:.0f} s), and ends in a spec that “ksdp clear” signs with what is kept of the "
+            "gain, or says why there is none."
         )
     told = " ".join((advice["sentences"][0], *advice["gain"]["sentences"][:1]))
     if advice["best"] is None:

@@ -88,7 +88,6 @@ class HeldRecords:
 
     clients: Mapping[str, sp.csr_array]
     hash: str
-    """Hash of all its records."""
 
     @property
     def count(self) -> int:

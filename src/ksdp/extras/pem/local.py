@@ -33,13 +33,11 @@ class PemResult:
     """Result of a run."""
 
     state: PemState
-    """The last one."""
     rows: tuple[int, ...]
     """Records that took part, iteration by iteration."""
     epsilon: float
     """Epsilon that the run cost a record."""
     sampler: str
-    """Sampler of the noise."""
     seconds: float
     sent: dict[str, int]
     """Bytes that clients, servers and the aggregator sent."""

@@ -35,7 +35,6 @@ class Records:
     columns: tuple[str, ...]
     """Names of the matrix's columns; none for a count matrix."""
     clients: tuple[str, ...]
-    """Names, sorted."""
     owners: NDArray[np.intp]
     """Place of each record's client among `clients`."""
 

@@ -96,7 +96,6 @@ class PemOutcome:
     session: str
     """64 hex digits; the same at every host."""
     state: PemState
-    """The last one."""
     digest: str
     """SHA-256 of it as it was announced."""
     clients: int

@@ -27,7 +27,7 @@ from ksdp.storage.readers.spec_files import fetched, name_at
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
 _ENDS = {
-    "labels": re.compile(r"(^|[\W_])(label|target|class|outcome)$|^y$", re.IGNORECASE),
+    "labels": re.compile(r"(^|[\W_])(label|target|class|outcome|response)$|^(y|(log_)?shares)$", re.IGNORECASE),
     "ids": re.compile(r"(nr|nummer|number)$|(^|[\W_])(id|no|code)$", re.IGNORECASE),
 }
 """How the names of labels end, and of ids where no two rows have the same."""
@@ -164,7 +164,8 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         words = [name for name in texts if name not in (*ids, group, party, *labels)]
         for why, others in (
             ("as ids", [n for n in ids if n != identity]),
-            ("as labels", labels),
+            ("as labels", [name for name in labels if name not in numeric]),
+            ("as labels, which `gain.target` may foretell", [name for name in labels if name in numeric]),
             ("as numbers are missing", gaps),
             ("as no numbers", words),
         ):

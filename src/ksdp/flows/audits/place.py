@@ -56,8 +56,11 @@ def nobody_watches(store: Store) -> bool:
 
 
 def processes_here(plans: Sequence[Plan], own: float = math.inf) -> int:
-    """Processes of this machine for some audits: one for seconds of work, else one per core."""
+    """Processes of this machine: one for seconds of work, else one per core that works as long as it learns."""
     costs = [(plan, costs_of(plan, own)) for plan in plans]
     work = sum(sum(cost.stages(likely_runs(plan)).values()) - cost.once for plan, cost in costs)
     pairs = any(plan.spec.certificate is not None and not plan.proved for plan in plans)
-    return 1 if work <= _ALONE and not pairs else os.cpu_count() or 1
+    if work <= _ALONE and not pairs:
+        return 1
+    cores, learning = os.cpu_count() or 1, max(cost.once for _, cost in costs)
+    return cores if pairs else max(1, int(min(cores, work / learning)))

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from ksdp.audit.certifying import certify, knows_all
 from ksdp.audit.errors import DamagedBlock
+from ksdp.audit.learning.gain import FEW_ENTRIES
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.results.parts import Provenance, StoredValues
 from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.advice import draw_remedy, search_seconds
 from ksdp.audit.verdicts.effects import Effect
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import DRAWN, after_certificate
@@ -29,6 +31,7 @@ from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.ledger import record_finished
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
+from ksdp.storage.learning import write_outlook
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
 from ksdp.tasks.blocks import compute_block, drop_values, followed
@@ -260,6 +263,11 @@ async def conclude(
     filed = AuditLocation(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
     summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
+    if summary.verdicts.sensitive and plan.spec.decides:
+        entries = plan.corpus.matrix.nnz
+        remedy = draw_remedy(plan) if entries <= FEW_ENTRIES else None
+        outlook = {"remedy": remedy, "seconds": search_seconds(entries)}
+        write_outlook(store, plan.spec.hash, first.corpus, outlook)
     record_finished(store, first.audit)
     write_report(folder, render_report(store, first.audit))
     await steps.publish(store, summary)

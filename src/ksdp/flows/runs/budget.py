@@ -103,7 +103,6 @@ class LedgerEntry:
     session: str
     price: Price
     identity: Mapping[str, Any]
-    """The mechanism: name, version, parameters."""
 
     @property
     def words(self) -> str:
@@ -119,9 +118,7 @@ class BudgetGuard:
     budget: PartyBudgetSpec
     priced: Priced
     corpus: str
-    """Hash of what enters."""
     own: int
-    """Documents that enter."""
     clock: Clock
     name: str
     """Name of this run in the ledger."""

@@ -81,10 +81,8 @@ class RunLog(Collector):
         self._began, self._told = clock(), clock()
         self.state = "waiting"
         self.sent: Counter[str] = Counter()
-        """Bytes by peer."""
         self.received: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
-        """Connections."""
         self.connected: dict[str, bool] = {}
         self.rounds = 0
 
@@ -181,7 +179,6 @@ class Node(Generic[AnyRun]):
     """Where it is not the address that the others dial."""
     clock: Clock = utc_now
     log: RunLog = field(default_factory=RunLog)
-    """Told of all that happens."""
 
     def check(self) -> None:
         """Refuse a name that is no node of the run, or a key that is another's."""
@@ -384,7 +381,6 @@ class ContributedDocuments:
     mine: Corpus
     """All documents of the party, those included that do not enter."""
     columns: tuple[str, ...]
-    """Their names."""
     exclusions: str
     """Up to when exclusions by decision are known, in a sentence."""
     excluded: tuple[str, ...] = ()

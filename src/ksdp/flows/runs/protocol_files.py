@@ -64,9 +64,7 @@ class ProtocolFile:
 
     path: Path
     text: str
-    """Without its signatures."""
     tables: Mapping[str, Any]
-    """Without `signatures`."""
     signatures: tuple[Signature, ...]
 
     @property

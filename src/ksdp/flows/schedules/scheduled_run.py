@@ -79,16 +79,12 @@ class DueAudit:
     """Of the documents that the spec is about and the corpus holds."""
     changes: Changes
     standing: VerdictTable | None
-    """The verdicts before this run."""
     standing_file: str | None
-    """Where they stand."""
     budget: LevelBudget
-    """Before this run."""
     basis: str
     full: bool
     """Everything is audited, changed or not."""
     appetite: Appetite | None
-    """What it is held to."""
     spec: Spec | None
     """Of the audit to make; None where there is nothing to audit."""
     excluded: int

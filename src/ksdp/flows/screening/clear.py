@@ -87,10 +87,8 @@ class Signing:
     """Where there is no file yet: what is signed is never replaced."""
     private_key: Ed25519PrivateKey = field(repr=False)
     who: str
-    """Who answers for it."""
     now: datetime
     expires: datetime
-    """Both with time zones."""
     appetite: Appetite | None = None
     """What the deciding audit is held to; None: what it was held to when it was made, if anything."""
 
@@ -115,7 +113,6 @@ class Grounds:
     """What a clearance rests on. Of groups, where these were audited, `listed` and `excluded` are the names."""
 
     plan: Plan
-    """Of the audit that decided."""
     corpus: Corpus
     """The whole one, what was left out included."""
     spec: str
@@ -366,7 +363,6 @@ class ClearForecast:
 
     summary: Summary
     listed: tuple[str, ...]
-    """Ids of documents."""
     every_attack: int
     """How many are clear against every attack."""
     reason: str
@@ -469,7 +465,6 @@ class _Decided:
     question: AuditQuestion
     verdicts: RoundVerdicts
     seen: Snapshot
-    """Of the review log."""
 
     @cached_property
     def words(self) -> dict[str, str]:

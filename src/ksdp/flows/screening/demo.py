@@ -36,9 +36,7 @@ class Demo:
     clearance: Path
     """Signed on the last audit, with a key that is thrown away."""
     public: Path
-    """The public key."""
     signed: int
-    """Documents."""
 
     @property
     def audits(self) -> tuple[Summary, Summary, Summary]:

@@ -29,7 +29,6 @@ class ProposedList:
 
     store: Store
     plan: Plan
-    """Plan of that audit."""
     summary: Summary
     verdicts: RoundVerdicts
     question: AuditQuestion

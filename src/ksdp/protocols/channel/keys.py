@@ -75,7 +75,6 @@ class Envelope:
     session: bytes
     """32 bytes, the hash of all that was agreed."""
     kind: str
-    """Which message of which protocol."""
     sender: str
     body: bytes
     signature: bytes

@@ -18,7 +18,6 @@ _MAGIC = b"ksdp1"
 """Names the protocol and the version of its bytes; anything else is refused."""
 _COUNT, _LENGTH = 4, 8
 MAX_FIELDS = 65_536
-"""In one message."""
 
 
 def pack(label: str, *fields: bytes | memoryview) -> bytes:

@@ -48,7 +48,6 @@ class Frame:
 
     kind: Kind
     number: int = 0
-    """Number of a `DATA` frame."""
     received: int = 0
     """`DATA` frames that the sender has; the other end need not keep them."""
     payload: bytes = b""

@@ -47,7 +47,6 @@ class Credentials:
     """Certificate that a party shows the others, and the parties that it accepts."""
 
     server: ssl.SSLContext
-    """Accepts every peer."""
     clients: Mapping[str, ssl.SSLContext]
     """By peer: accepts that one only."""
 

@@ -226,7 +226,6 @@ class Program:
     server: str = ""
     """Why a server is needed; empty where none is."""
     least: int = 2
-    """Parties."""
     extra: str = ""
     """Entry point in `ksdp.requests` that takes all noises but one away; empty without one."""
 
@@ -272,7 +271,6 @@ class Precision:
     """
 
     fraction_bits: int = 31
-    """f."""
     bound: float = 2.0**20
     """No entry of a party's share may be larger, nor the norm of one that is to be normed."""
 

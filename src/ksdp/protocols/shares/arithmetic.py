@@ -54,7 +54,6 @@ from ksdp.protocols.shares.field import (
 from ksdp.protocols.sums.masks import keystream
 
 _WIDTH = 64
-"""Bits of a word."""
 Pair = tuple[WordVector, WordVector]
 """The two parts that a party holds: those of the parties after it, and after that."""
 

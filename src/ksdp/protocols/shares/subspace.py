@@ -67,9 +67,7 @@ class Decomposition:
     rank: int
     features: int
     block: int
-    """Vectors iterated."""
     rounds: int
-    """Iterations."""
     start_seed: int
     reveal_sigma: bool
 

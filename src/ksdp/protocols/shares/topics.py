@@ -199,7 +199,6 @@ class _ObservedFit(_TopicSteps):
 
 
 PASSES = 9
-"""Steps of theta."""
 _UNUSED = 1 << (SIGNED - 37)
 _SHORT = 16
 """-log2 of what the entries of a topic may lack."""

@@ -85,10 +85,8 @@ class Contribution:
     session: bytes
     sender: str
     number: int
-    """Number of the sum, from 0."""
     shape: tuple[int, ...]
     coding: bytes
-    """Bytes of `FixedPoint.to_bytes`."""
     payload: bytes | memoryview
     """Entries modulo 2^64, little-endian."""
     tags: tuple[tuple[str, bytes], ...]

@@ -43,7 +43,6 @@ class StoredClaim:
     inputs: ClaimInputs
     finding: ClaimFinding
     finished: str
-    """ISO 8601."""
     versions: Mapping[str, str]
     """Versions of the libraries; `code` is the hash of the code that computed it."""
 

@@ -30,7 +30,6 @@ class Origin:
     spec: str
     """Hash of the first one's spec that a clearance is bound to (`ksdp.audit.specs.models.Spec.binding`)."""
     audits: tuple[str, ...]
-    """From the first one on."""
 
 
 def write_origin(store: Store, audit: str, origin: Origin) -> None:

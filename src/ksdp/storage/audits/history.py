@@ -86,7 +86,6 @@ class Brief:
     mechanism: str
     corpus_path: str
     corpus: str
-    """Hash of the corpus."""
     series: str
     """`ksdp.audit.specs.models.Spec.series`: audits of one setting."""
     documents: int
@@ -99,7 +98,6 @@ class Brief:
     """The largest D of any document under any statistic."""
     seconds: float
     spec: str
-    """Hash of the spec."""
     decides: bool
     """Whether its verdicts may be used (`ksdp.audit.specs.models.Spec.decides`)."""
 
@@ -149,7 +147,6 @@ class History:
     """The finished audits of a store."""
 
     audits: tuple[Brief, ...]
-    """Newest first."""
     damaged: tuple[str, ...]
     """A sentence for each that cannot be read."""
 

@@ -57,13 +57,9 @@ class Filter:
     """Part of an id, capital or small."""
     sort: str = "evidence"
     descending: bool = False
-    """Turns the order round."""
     only: tuple[str, ...] | None = None
-    """Among these documents only."""
     without: tuple[str, ...] = ()
-    """None of these documents."""
     but: str | None = None
-    """Not this verdict."""
     even: tuple[str, ...] = ()
     """These documents in spite of it."""
 

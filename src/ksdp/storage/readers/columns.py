@@ -407,7 +407,6 @@ class Columns:
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Types of the columns, if they are known before any is read (Parquet)."""
     separator: str = ","
-    """Separator of a CSV."""
 
     def __len__(self) -> int:
         return self.rows

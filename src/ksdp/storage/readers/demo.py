@@ -44,7 +44,6 @@ class Docstring:
     id: str
     """Where it was found, dotted: `numpy.linalg.svd`."""
     party: str
-    """The package that holds it."""
     text: str
 
 

@@ -23,7 +23,6 @@ class Labels:
     """One entry a row of the file, in its order."""
 
     ids: NDArray[np.str_]
-    """Unique, shape (n_rows,)."""
     party: NDArray[np.str_] | None = None
     group: NDArray[np.str_] | None = None
 

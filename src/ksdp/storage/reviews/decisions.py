@@ -94,7 +94,6 @@ class Snapshot:
     """Everything about an audit's reviews at one moment."""
 
     states: dict[str, State]
-    """As `states` gives them."""
     policy: Policy
     head: LogHead
     """The newest entry of the log: what `Proposal.saw` may say for whoever sees this."""

@@ -62,9 +62,7 @@ class TextCommand:
 
     command: tuple[str, ...]
     seconds: float = 10.0
-    """Time it has."""
     most: int = 100_000
-    """Characters that are shown."""
 
     def __call__(self, audit: str, document: str) -> str:
         """Fetch the text."""

@@ -128,7 +128,6 @@ class ReviewLog:
     """Entries of a log."""
 
     content: bytes = b""
-    """Its whole lines."""
     entries: tuple[Entry, ...] = ()
     torn: int = 0
     """Bytes of a last line that a crash cut short."""
@@ -221,7 +220,6 @@ class ChainReport:
     entries: int
     """Whole lines that are good, from the first one on."""
     head: LogHead
-    """The last of them."""
     broken: int | None
     """Line number (from 1) of the first entry that is not what it should be; None where the chain holds."""
     reason: str

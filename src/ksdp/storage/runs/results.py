@@ -154,7 +154,6 @@ class PartyRun:
     finished: datetime
     seconds: float
     mechanism: str
-    """As people call it."""
     agreement: str
     result: str
     parties: Mapping[str, bool]
@@ -173,7 +172,6 @@ class PartyRun:
     delta: float | None
     """delta of the mechanism's claim for this run, if it claims anything."""
     sound: bool
-    """Whether that claim holds."""
     spent: str
     """A sentence about the privacy loss of all runs of the ledger together; empty if none is kept."""
 

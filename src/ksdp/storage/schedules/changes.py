@@ -137,7 +137,6 @@ class _StandingRow:
     digest: str
     verdict: str
     audit: str
-    """That it came from."""
     statistic: str
     distance: float
     log10_adjusted_p: float
@@ -198,7 +197,6 @@ class DriftSummary(StoredSummary):
     """Content of `drift/<audit>.json`."""
 
     version: int
-    """Version of the format."""
     verdicts: Mapping[str, int]
     """Documents by change, as "clear to sensitive"."""
     became_sensitive: int

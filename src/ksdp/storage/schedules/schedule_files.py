@@ -123,7 +123,6 @@ class ScheduledRun(BaseModel):
     finished: AwareDatetime
     outcome: Outcome
     reason: str | None = None
-    """Why it is void."""
     audit: str | None = None
     number: int | None = None
     """Of the audits of this schedule that spent level, from 1."""
@@ -146,7 +145,6 @@ class ScheduledRun(BaseModel):
     """Largest |change of D| of a (document, statistic) that was audited before."""
     largest_d: float | None = None
     level: float | None = None
-    """At which this audit decided."""
     level_left: float | None = None
     """What the audits to come may spend, should nothing more be found."""
     budget: Mapping[str, Any] | None = None
@@ -155,7 +153,6 @@ class ScheduledRun(BaseModel):
     cached_runs: int = 0
     seconds: float = 0.0
     flow_run: str | None = None
-    """Prefect's id."""
 
     @property
     def words(self) -> str:

@@ -471,11 +471,6 @@ class DPdisPCA(GaussianBasis):
         return worst_pair(self.intermediate + 2, 20, self.row_bound, self.adjacency)
 
 
-def captured_energy(V: Matrix, second_moments: Matrix) -> float:
-    """q(V) = tr(V A V^T), the captured energy of the slides, for rows of V orthonormal."""
-    return float(np.einsum("id,de,ie->", V, second_moments, V))
-
-
 def _root(rank: int, triangle: Floats) -> Matrix:
     """Rows sqrt(lambda_i) u_i^T of the largest eigenvalues; zeros for those that are not positive."""
     values, vectors = _largest(symmetric(triangle), rank)
