@@ -32,7 +32,7 @@ from ksdp.storage.store import write_text
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked
-from ksdp.tasks.local_workers import WORKER_ENVIRONMENT, require_main_guard
+from ksdp.tasks.local_workers import WORKER_ENVIRONMENT, forked_from, require_main_guard
 from ksdp.tasks.remote import at_worker, check_shared, computing_versions, published
 
 _INSECURE = "insecure+"
@@ -146,6 +146,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
 
     settings: dict[str, object] = {
         **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
+        "distributed.worker.multiprocessing-method": "forkserver",
         "distributed.scheduler.worker-saturation": 1.5,
         "distributed.admin.log-format": "%(message)s",
         # An HTTP server starts in any case: it has nothing to show, and hears this machine alone.
@@ -154,6 +155,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         "distributed.worker.profile.enabled": False,  # it would stop the kernels a hundred times a second
     }
     security = Security.temporary()
+    forked_from("distributed.nanny", "ksdp.tasks.slices", "ksdp.tasks.blocks")
     with (
         dask.config.set(settings),
         _started(
