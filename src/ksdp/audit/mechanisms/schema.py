@@ -15,8 +15,7 @@ from ksdp.audit.errors import SpecError
 
 def inner_of(mechanism: Mechanism) -> Mechanism:
     """The mechanism that this one runs; itself where it runs none."""
-    # What `isinstance(mechanism, Wrapper)` looks at, in a tenth of the time: every run is asked.
-    return cast(Wrapper, mechanism).inner if hasattr(mechanism, "inner") else mechanism
+    return cast(Wrapper, mechanism).inner if hasattr(mechanism, "inner") else mechanism  # a tenth of isinstance
 
 
 def exact_throughout(mechanism: Mechanism) -> bool:
