@@ -23,7 +23,7 @@ from ..flows.test_canary import CANARY, files_with, write_mail
 
 pytestmark = pytest.mark.e2e
 
-MARKS = {"worker": "spawn_main", "server": "prefect_child"}
+MARKS = {"worker": "forkserver", "server": "prefect_child"}
 """What stands in the command line of the processes of an audit."""
 STOPPED = "stopped; the same command resumes from what is stored."
 SERVER_GONE = re.compile(r"error: the Prefect server stopped \(exit -9; see .*\): the same command goes on")
@@ -77,7 +77,7 @@ class Audit:
         while self.process.poll() is None:
             with contextlib.suppress(psutil.Error):
                 for one in self.main.children(recursive=True):
-                    if MARKS[who] in " ".join(one.cmdline()):
+                    if MARKS[who] in " ".join(one.cmdline()) and (who == "server" or one.ppid() != self.main.pid):
                         return one
             time.sleep(0.02)
         raise AssertionError(self.process.communicate())

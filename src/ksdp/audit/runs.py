@@ -207,6 +207,7 @@ def measure(
         column[:, len(documents) :] = controls.T
     parts = _parts(documents, kept, statistics, plan.strongest)
     done, own, digests = 0, is_own(plan.mechanism), []
+    asks = {id(statistic): statistic_traits(statistic).ask for statistic in statistics}
     for stored, at in zip(runs, range(len(block)), strict=False):
         if own:
             digests.append(run_digest(plan, stored))
@@ -222,7 +223,7 @@ def measure(
         )
         for places, some, wanted in (result for part in parts for result in part.of(at)):
             for statistic in wanted:
-                if (ask := statistic_traits(statistic).ask) is not None:
+                if (ask := asks[id(statistic)]) is not None:
                     ask(seen, some)
             for statistic in wanted:
                 result = statistic.evaluate(seen, some).astype(precision)

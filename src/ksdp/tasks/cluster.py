@@ -32,7 +32,7 @@ from ksdp.storage.store import write_text
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked
-from ksdp.tasks.local_workers import WORKER_ENVIRONMENT, require_main_guard
+from ksdp.tasks.local_workers import MOST_LOSSES, WORKER_ENVIRONMENT, forked_from, require_main_guard
 from ksdp.tasks.remote import at_worker, check_shared, computing_versions, published
 
 _INSECURE = "insecure+"
@@ -133,9 +133,6 @@ def _at(address: str) -> Iterator[Workers]:
         yield Workers(address, client.dashboard_link, len(info["workers"]))
 
 
-_KILLED = "a worker was killed, or died: another takes its place, and what it did is done again."
-
-
 @contextmanager
 def _of_this_machine(count: int) -> Iterator[Workers]:
     """So many worker processes of one thread each, which hear this machine alone."""
@@ -146,6 +143,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
 
     settings: dict[str, object] = {
         **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
+        "distributed.worker.multiprocessing-method": "forkserver",
         "distributed.scheduler.worker-saturation": 1.5,
         "distributed.admin.log-format": "%(message)s",
         # An HTTP server starts in any case: it has nothing to show, and hears this machine alone.
@@ -154,6 +152,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         "distributed.worker.profile.enabled": False,  # it would stop the kernels a hundred times a second
     }
     security = Security.temporary()
+    forked_from("distributed.nanny", "ksdp.tasks.slices", "ksdp.tasks.blocks")
     with (
         dask.config.set(settings),
         _started(
@@ -176,7 +175,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
 
         def gone(*_: Any, **__: Any) -> None:
             if going:
-                _log.warning(_KILLED)
+                _log.warning("a worker was killed, or died: another takes its place; what it did is done again.")
 
         vars(watch)["remove_worker"] = gone
         cluster.scheduler.add_plugin(watch)
@@ -312,8 +311,6 @@ def _first_worker(client: Any, patience: float, whose: str) -> int:
 _log = logging.getLogger("ksdp.tasks")
 _PATIENCE = 600.0
 """Seconds that somebody's scheduler may be gone."""
-_LOSSES = 3
-"""Times that a call may take its workers with it, or a scheduler go, without any call being done in between."""
 _LOOK = 0.02
 """Seconds between two looks at what is done."""
 _GONE = ("scheduler-connection-lost", "scheduler-restart")
@@ -376,7 +373,7 @@ def spread(
         if lost is None:
             break
         losses = losses + 1 if len(results) == before else 1
-        if losses > _LOSSES:
+        if losses > MOST_LOSSES:
             raise KsdpError(f"{lost} The same command resumes from what is stored.")
         _log.warning("%s What was not done is done again.", lost)
         name = f"{attempt}.{len(results)}.{losses}"

@@ -24,12 +24,11 @@ from ksdp.audit.errors import InputError, KsdpError
 from ksdp.tasks.interrupts import interrupts_blocked
 
 _log = logging.getLogger("ksdp.tasks")
-_LOSSES = 3
-"""Times that calls may take their workers with them without any call being done in between."""
+MOST_LOSSES = 3
+"""Times that calls may take their workers with them, or a scheduler go, without any call being done in between."""
 WORKER_ENVIRONMENT = {
-    "MALLOC_TRIM_THRESHOLD_": str(
-        512 * 2**20
-    ),  # below, glibc hands every large array back: up to ten times slower
+    # Below, glibc hands every large array back: up to ten times slower.
+    "MALLOC_TRIM_THRESHOLD_": str(512 * 2**20),
     "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -65,7 +64,7 @@ class LocalWorkers:
             except BrokenProcessPool as error:
                 self._pool = None
                 losses = losses + 1 if len(results) == before else 1
-                if losses > _LOSSES:
+                if losses > MOST_LOSSES:
                     raise KsdpError(
                         f"workers died of {function.__name__} again and again: they may need more memory. "
                         "The same command resumes from what is stored."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,12 +206,8 @@ def test_one_that_fails_is_tried_again_and_spends_nothing(site: Site) -> None:
 def test_one_that_takes_too_long_ends_and_leaves_no_worker(site: Site) -> None:
     def workers() -> set[int]:
         """Of this process, those that other tests share included."""
-        mine = psutil.Process().children(recursive=True)
-        return {
-            child.pid
-            for child in mine
-            if child.status() != psutil.STATUS_ZOMBIE and "spawn_main" in " ".join(child.cmdline())
-        }
+        alive = [one for one in psutil.Process().children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
+        return {one.pid for one in alive if one.ppid() != os.getpid()}
 
     site.write([*range(5, 130)])
     before, known = workers(), read_runs(site.store, "nightly")

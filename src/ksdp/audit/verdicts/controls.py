@@ -58,11 +58,10 @@ class Canaries:
 
 def handed_bits(database: Database, documents: int) -> NDArray[np.uint8]:
     """Which rows of the corpus were stacked into the victim's matrix, packed, shape (ceil(documents / 8),)."""
-    held = database.held
-    if held is None or len(held) != database.parties[0].shape[0] or len(np.unique(held)) != len(held):
-        raise KsdpError("a database does not say which documents its rows are; its audit would be void.")
-    bits = np.zeros(documents, dtype=np.bool_)
+    held, bits = () if database.held is None else database.held, np.zeros(documents, dtype=np.bool_)
     bits[held] = True
+    if not len(held) == database.parties[0].shape[0] == np.count_nonzero(bits):
+        raise KsdpError("a database does not say which documents its rows are; its audit would be void.")
     return np.packbits(bits, bitorder="little")
 
 

@@ -68,7 +68,7 @@ EFFECT = 1e-3
 """What fresh runs say of a document."""
 START, READ, ONCE = 5.0, 100e-9, 0.5
 """A process, from its start to the page; an entry of the corpus; what is worked out before the first run."""
-FORKED, SERVED, WORKER = 1.2, 7.0, 5.0
+FORKED, SERVED, WORKER = 1.2, 7.0, 2.5
 """A worker that is forked here; Prefect's server and its flow; a worker of Dask."""
 
 

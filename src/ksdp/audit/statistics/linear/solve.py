@@ -112,7 +112,7 @@ def solve(run: RunSystem) -> Fitted | Direction:
         made = run.made
         if not run.exact or not isinstance(made, FactoredContributions):
             return chosen_way(run)(run)
-        columns = np.unique(made.rows.indices)
+        columns = np.flatnonzero(np.bincount(made.rows.indices, minlength=made.rows.shape[1]))
         if len(columns) == made.rows.shape[1]:
             return chosen_way(run)(run)
         numbers = _numbers_of(made, columns)
