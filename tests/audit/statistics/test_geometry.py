@@ -15,6 +15,7 @@ from ksdp.audit.statistics.geometry import (
     FLOOR,
     GEOMETRY,
     NEAR_ZERO,
+    log_support,
     missing_weight,
     mixture_log_density,
     row_space_energy,
@@ -135,11 +136,13 @@ def test_log_density_is_that_of_the_nnls_mixture(k: int) -> None:
     assert found[1] == pytest.approx(3 * math.log(FLOOR))
 
 
-def test_missing_weight_is_that_of_plain_loops() -> None:
+def test_what_support_says_is_that_of_plain_loops() -> None:
     documents, v = counts(26), np.random.default_rng(1).normal(size=(3, 14))
     v[:, [2, 7, 11]] = 0.0
-    found = missing_weight(Observables({"V": v}), documents)
+    found, logs = (support(Observables({"V": v}), documents) for support in (missing_weight, log_support))
+    covered = np.log(np.maximum(np.abs(v).max(axis=0), NEAR_ZERO * np.abs(v).max()))
     for row, x in enumerate(documents.matrix.toarray()):
+        assert logs[row] == pytest.approx(sum(value**2 * covered[j] for j, value in enumerate(x)), abs=1e-3)
         whole = sum(value**2 for value in x) or 1.0
         left = sum(value**2 for j, value in enumerate(x) if max(abs(v[:, j])) <= NEAR_ZERO * np.abs(v).max())
         assert found[row] == pytest.approx(left / whole)
