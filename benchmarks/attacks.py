@@ -126,7 +126,7 @@ class Attacks:
         self.brought_back("audit killed", self.audit, folder, lambda: verdicts(folder / "store"), right)
 
     @cached_property
-    def scheduled(self) -> list[Any]:
+    def scheduled(self) -> list[str]:
         folder = self.new("scheduled")
         for command in (self.schedule, self.now):
             subprocess.run(command, cwd=folder, check=False, capture_output=True)
@@ -271,10 +271,10 @@ class Attacks:
         self.silent["NUMBA_CACHE_DIR that others write"] += mark.exists()
 
 
-def verdicts(store: Path) -> list[Any]:
-    """Of every audit, in the order in which they were made."""
+def verdicts(store: Path) -> list[str]:
+    """The tables of all audits as text, so that NaN is equal to NaN, in the order in which they were made."""
     audits = reversed(Store.open(store, create=False).audits())
-    return [pq.read_table(store / "audits" / audit / "verdicts.parquet").to_pydict() for audit in audits]
+    return [repr(pq.read_table(store / "audits" / audit / "verdicts.parquet").to_pydict()) for audit in audits]
 
 
 def pages(store: Store) -> dict[str, str]:
