@@ -19,7 +19,6 @@ EVIDENCE = Evidence(2400, 190, 0.17, Attempts(3, 5, 3, (0.1, 0.2), 1, 5, 0.15))
 
 
 def clearance(ids: Iterable[str] = ("b", "a", "ü", "d\udc80"), **changes: Any) -> Clearance:
-    """For 90 days."""
     values: dict[str, Any] = {
         "corpus": "sha256:aa",
         "mechanism": MECHANISM,

@@ -48,7 +48,6 @@ def plan_of(
 
 
 def bits_of(function: Function | str, **settings: Any) -> float:
-    """Bits that it announces."""
     return shown_by(function, **settings).bits
 
 
@@ -72,12 +71,10 @@ def clipped(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
 
 
 def above(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
-    """How many, column by column."""
     return np.asarray((rows.toarray() > np.e**10).sum(axis=0), float)
 
 
 def rounded(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
-    """The same, to a multiple of four."""
     return np.asarray(4.0 * np.rint(above(rows, rng) / 4.0))
 
 
@@ -162,7 +159,6 @@ def test_products_of_sums_are_interaction() -> None:
 
 
 def sizes(rows: sp.csr_array, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows of each group."""
     return np.bincount(np.rint(rows.data).astype(int), minlength=30)
 
 
@@ -228,7 +224,6 @@ def test_nobody_is_clear_where_a_learnt_rule_sees_too_little_of_a_function() -> 
 
 
 def centres(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
-    """Of three clusters."""
     return np.asarray(KMeans(3, n_init=1, random_state=0).fit(np.log(rows.toarray())).cluster_centers_)
 
 

@@ -31,7 +31,6 @@ def written(number: int, decision: str, who: str, audit: str = "a", document: st
 
 
 def said(*lines: str) -> list[Entry]:
-    """Entries from words like `accept Ana`."""
     entries = []
     for number, line in enumerate(lines, 1):
         decision, who = line.split()

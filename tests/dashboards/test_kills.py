@@ -45,7 +45,6 @@ def _serve(store: Path, listener: socket.socket, kill_at: int) -> None:
 
 
 def _decide(port: int, document: str) -> bool:
-    """Whether the dashboard confirmed a decision."""
     body = urlencode(decision(document=document))
     origin = f"http://127.0.0.1:{port}"
     headers = {"Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}

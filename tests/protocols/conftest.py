@@ -52,7 +52,6 @@ def ended_by(nodes: dict[str, Rounds[Any]], meddle: Meddle) -> str:
 
 
 def body_of(message: bytes, body: bytes) -> bytes:
-    """The same message with another body."""
     kind, number, _ = unpack("round", message, 3)
     return pack("round", kind, number, body)
 

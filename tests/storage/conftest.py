@@ -30,7 +30,6 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def audited(store: Store) -> Callable[..., str]:
-    """Put a finished audit into the store."""
 
     def put(
         name: str = "one",

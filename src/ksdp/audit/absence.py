@@ -47,7 +47,6 @@ class ProvedSensitive:
     units: Ints
     """Ascending."""
     bound: Floats
-    """Lower bound of D of each."""
 
 
 def absence_shown(releases: Iterable[Release]) -> str:

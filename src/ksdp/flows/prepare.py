@@ -53,7 +53,6 @@ class GivenSpec:
     """The question behind several audits: a list's own audits."""
 
     spec: Spec
-    """The spec that a person gave."""
     question: AuditQuestion
     """Question of this audit (`question_of`), for the whole corpus."""
     attempt: str | None = None

@@ -79,9 +79,11 @@ class VerdictRow:
     band_low: float
     """Lower end of the band of the true D; all bands hold together."""
     band_high: float
+    """Upper end of the band."""
     largest_band_high: float
     """Largest upper end over all statistics."""
     n_with: int
+    """Runs that held the document."""
     n_without: int
     """Runs without it that its tests read."""
     detectable_distance: float
@@ -99,16 +101,21 @@ class StatisticTestRow:
     """`statistics.parquet`: one document under one statistic."""
 
     document: Annotated[str, _REPEATED]
+    """Its id."""
     statistic: Annotated[str, _REPEATED]
+    """Its name."""
     version: Annotated[int, pa.int32()]
     """Version of the statistic: another one gives other numbers."""
     n_with: int
+    """Runs that held the document."""
     n_without: int
     """Runs without it that the test read."""
     distance: float
+    """Measured D."""
     band_low: float
     """Lower end of the band of the true D; all bands hold together."""
     band_high: float
+    """Upper end of the band."""
     log10_p: float
     """Log10 p of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
     log10_p_tail: float
@@ -122,6 +129,7 @@ class StatisticTestRow:
 @dataclass(frozen=True)
 class _DocumentStatistic:
     document: str
+    """Its id."""
     statistic: str
     """The one that the first runs chose, with its threshold."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,10 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from ksdp.audit.mechanisms.privacy.spent import Price, price_of, spent_together, worst_price
-from ksdp.audit.registry import make_mechanism
+from ksdp.audit.registry import make_mechanism, mechanism_of
+from ksdp.storage.readers.spec_files import read_spec_file
+
+ROOT = Path(__file__).parents[3]
 
 
 def made(name: str, **parameters: object) -> object:
@@ -96,3 +101,18 @@ def test_before_sizes_are_known_the_highest_price_counts() -> None:
             price = price_of(mechanism, (40, *others), 5)
             assert price.mu is not None
             assert price.mu <= worst.mu * (1 + 1e-9)
+
+
+def test_all_that_a_documented_path_opens_adds_up_to_what_its_spec_accepts() -> None:
+    """Both runs of each path of gain-and-levers.md: noise after noise, and a draw that is counted by itself."""
+    asked, _ = read_spec_file(ROOT / "examples" / "specs" / "enron-mail6-drawn.toml")
+    share, margin, sums = asked.corpus.levers.drawn, asked.decision.margin, mechanism_of(asked.mechanism)
+    counts, most, moments = (
+        make_mechanism(name, {"advantage": advantage, "colluders": 1})
+        for name, advantage in (("term-counts", 0.06), ("term-counts", 0.9), ("moments", 0.191))
+    )
+    beyond = 0.06 + 0.94 * margin  # counts of all documents are not covered by a draw
+    paths = [((counts, None), (moments, None), margin), ((most, share), (sums, share), margin)]
+    for first, second, told in (*paths, ((counts, None), (sums, share), beyond)):
+        prices = [replace(worst_price(run, 3000, 6, 50), drawn=drawn) for run, drawn in (first, second)]
+        assert spent_together(prices).advantage == pytest.approx(told, abs=5e-4)

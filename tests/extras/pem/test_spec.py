@@ -48,7 +48,6 @@ def tables(name: str) -> dict[str, Any]:
 
 
 def places(said: dict[str, Any], before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Where whole numbers stand."""
     found = []
     for key, value in said.items():
         if isinstance(value, dict):

@@ -30,7 +30,6 @@ NOW = datetime(2100, 3, 1, tzinfo=UTC)
 
 @pytest.fixture
 def store(decided: Path) -> Path:
-    """A copy to decide in."""
     return decided
 
 

@@ -80,7 +80,6 @@ def played(org: Organisations, protocol: Path, out: Path, kill_at: int = 0) -> d
 
 
 def results(org: Organisations, out: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Of those who finished."""
     done = [name for name in org.names if (out / name / "run.json").is_file()]
     return {name: dict(np.load(out / name / "result.npz")) for name in done}
 

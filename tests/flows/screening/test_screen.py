@@ -86,7 +86,6 @@ def signing(base: Path, **changes: Any) -> Signing:
 
 
 def cleared(base: Path, spec: dict[str, Any], **rules: Any) -> dict[str, Any]:
-    """Audit and clear in the folder's store."""
     done = audit_and_clear(parse_spec(spec), base, base / "store", signing(base), ClearRules(**rules), HERE)
     return done.to_json()
 

@@ -25,7 +25,6 @@ def shared(array: np.ndarray, seed: int, fraction: int = FRACTION) -> list[np.nd
 
 
 def computed(work: Callable[[SharedArithmetic, int], Coroutine[Any, Any, Any]]) -> Any:
-    """The first party's result."""
     works = [lambda runtime, place=place: work(SharedArithmetic(runtime), place) for place in range(3)]
     return compute_together(works, seeded("compute"))[0][0]
 

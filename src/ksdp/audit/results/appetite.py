@@ -31,6 +31,7 @@ class Appetite(Section, frozen=True):
     most_sensitive: _Share = 0.0
     """Share of documents that may enter a run and are sensitive."""
     most_undecided: _Share = 0.0
+    """The same, undecided."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class AppetiteRecord:
 
     appetite: Appetite
     audit: str
+    """Its id."""
     criteria: tuple[Criterion, ...]
 
     @property

@@ -68,7 +68,6 @@ class StatisticSummary:
     sensitive: int
     """Documents that it alone would have called sensitive."""
     strongest_for: int
-    """Documents under which it was the strongest."""
 
 
 @dataclass(frozen=True, config=FORMAT)

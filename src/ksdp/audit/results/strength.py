@@ -19,7 +19,6 @@ class Planted:
     advantage: float
     """Their mean size as measured."""
     called: Mapping[str, int]
-    """Documents by verdict."""
 
 
 @dataclass(frozen=True)

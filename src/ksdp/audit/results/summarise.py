@@ -136,7 +136,6 @@ class Tested:
     looks: int
     interim: InterimVerdicts
     controls: Sequence[ArmTests]
-    """One a lane and look."""
     shuffled: Sequence[NDArray[np.float64]]
     canaries: Sequence[ArmTests]
     """One a look, and one more of the fresh runs where they measured anything."""

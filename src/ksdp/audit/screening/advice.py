@@ -49,7 +49,6 @@ class Setting:
     advantage: float | None = None
     """What the noise of `moments` allows, which takes the mechanism's place."""
     row_bound: float | None = None
-    """To which `moments` shortens rows."""
     drawn: float | None = None
     """Share of the documents that a secret draw lets into a run."""
     vocabulary: int | None = None
@@ -242,7 +241,6 @@ class Leak:
     """Of every document's largest D over statistics; measured, so that chance is in it. This and what follows is
     of a document that is held: with `corpus.levers.drawn`, that share of what is said of one that is in a run."""
     high: float
-    """95 % of the documents are below."""
     above: int
     """Documents whose measured D is above the margin."""
     limit: float

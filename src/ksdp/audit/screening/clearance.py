@@ -297,7 +297,6 @@ class Clearance:
     excluded: int
     """Documents left out by decision, whatever their verdict."""
     sizes: AuditedSizes
-    """What a run is compared with."""
     reviewer: str
     created: datetime
     expires: datetime

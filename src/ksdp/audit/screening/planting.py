@@ -43,7 +43,6 @@ class _Pilot:
 
     names: Sequence[str]
     places: Ints
-    """Place of each number in its array."""
     numbers: Floats
     """Shape (n_runs, n_numbers)."""
     whole: Bits

@@ -18,11 +18,9 @@ class RoundSummary:
     """From 1; 0 is the audit that proposed the list."""
     audit: str
     corpus: str
-    """Hash of the corpus that was audited."""
     among: int
     """Documents that the databases were drawn from."""
     rows: int
-    """Documents in a database."""
     documents: int
     verdicts: VerdictCounts
     median_D: float
@@ -52,7 +50,6 @@ class ScreenSummary(StoredSummary):
     outcome: str
     """`signed`, `too-few`, `out-of-rounds` or `void`."""
     reason: str
-    """The outcome in a sentence."""
     documents: int
     unit: str
     proposed: int
@@ -75,10 +72,8 @@ class ScreenSummary(StoredSummary):
     """Gain of a party by a run of the signed documents alone; empty if no basis is released."""
     clearance: str | None
     fingerprint: str
-    """Fingerprint of the key that signs."""
     reviewer: str
     finished: str
     seconds: float
     store: str
     report: str
-    """The page for people."""

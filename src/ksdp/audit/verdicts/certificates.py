@@ -108,7 +108,6 @@ class CountLaws:
     left_out: Floats
     """Law of the number in runs that do not."""
     share: float
-    """Share of the runs that hold it."""
 
     @property
     def told(self) -> float:

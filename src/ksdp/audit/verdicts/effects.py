@@ -227,6 +227,7 @@ class Flagged:
     """A document whose effect is wanted, under the column that was strongest for it."""
 
     row: int
+    """Row of the corpus."""
     column: str
 
 
@@ -264,6 +265,7 @@ class EffectMeasures:
     tpr_at_fpr_001: float | None
     """At 0.1 %."""
     tpr_at_fpr_001_low: float | None
+    """At least this."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ class PemHosts:
 
     spec: PemProtocol
     who: tuple[Participant, ...]
-    """All hosts with their keys."""
     terms: PemTerms
 
     @property

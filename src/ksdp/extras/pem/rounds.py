@@ -99,7 +99,6 @@ class PemOutcome:
     digest: str
     """SHA-256 of it as it was announced."""
     clients: int
-    """Clients of all hosts, at the start."""
     lost: tuple[str, ...]
     """Hosts that did not come, or were lost."""
     present: int = 0

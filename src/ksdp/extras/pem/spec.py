@@ -30,6 +30,7 @@ class PemRecordsSpec(Section, frozen=True):
     """Form of a record; the same at every client."""
 
     columns: tuple[str, ...] = ()
+    """Numbers, taken as they are."""
     edges: dict[str, Annotated[tuple[float, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """Numbers that become bins: by column, where one bin ends and the next begins."""
     categories: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
@@ -99,12 +100,14 @@ class KMeansSpec(Section, KMeansParameters, frozen=True):
     """k-means; see `PemKMeans`."""
 
     name: Literal["k-means"]
+    """Which algorithm."""
 
 
 class LogisticSpec(Section, LogisticParameters, frozen=True):
     """Logistic regression; see `PemLogistic`. `label` is for a count matrix: a table's is named in `data`."""
 
     name: Literal["logistic"]
+    """Which algorithm."""
     cap: Positive | None = None
     """Largest entry of one record's gradient; larger ones are cut."""
 
@@ -117,6 +120,7 @@ class AprioriSpec(Section, AprioriParameters, frozen=True):
     """Frequent itemsets; see `PemApriori`. It takes as many iterations as the longest itemset is long."""
 
     name: Literal["apriori"]
+    """Which algorithm."""
     length: Number = 4
     """Most items of an itemset that is searched for."""
     keep: Number = 200_000
@@ -168,6 +172,7 @@ class BudgetSpec(Section, frozen=True):
     batch: Number | None = None
     """Records are a stream: each iteration takes so many of each client, and each record once."""
     sparse: SparseSpec | None = None
+    """The section `[budget.sparse]`."""
 
 
 class PemBounds(Section, frozen=True):
@@ -294,6 +299,7 @@ class PemProtocol(PemTask, frozen=True):
     """A run between hosts."""
 
     pem: Literal[1]
+    """Version of what is sent."""
     servers: Annotated[tuple[str, ...], Field(min_length=2, max_length=100)]
     """Names of those who add up; they hold no records."""
     aggregator: str

@@ -377,7 +377,6 @@ class ContributedDocuments:
     of: int
     """Documents of its corpus; the others are not on the clearance."""
     clearance: dict[str, Any] | None
-    """Who signed it and what was checked."""
     mine: Corpus
     """All documents of the party, those included that do not enter."""
     columns: tuple[str, ...]
@@ -475,7 +474,6 @@ class _Named:
 
     source: CorpusSpec
     base: Path
-    """Folder that its paths are relative to."""
     spec_hash: str | None = None
     """Of the audit's spec; None for a bare matrix."""
     me: str | None = None

@@ -48,6 +48,7 @@ class TimeoutsSpec(Section, frozen=True):
     """Seconds."""
 
     present: Seconds = 600.0
+    """Until all parties are there."""
     message: Seconds = 600.0
     """Until a peer's next message; longer than the slowest party's slowest step."""
     reconnect: Seconds = 30.0
@@ -71,6 +72,7 @@ class PartySpec(Section, frozen=True):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,54}$")]
     """Its name in the run: letters, digits, dots, hyphens."""
     address: str
+    """HOST:PORT at which it listens."""
     key: str
     """Its public key: a `.pub` file relative to the protocol file, or 64 hex digits."""
 
@@ -79,6 +81,7 @@ class DraftSpec(Section, frozen=True):
     """A run before it is known who takes part."""
 
     protocol: Literal[1]
+    """Version of what is sent."""
     learns: str | None = None
     """The parties' knowledge after the run. It follows from the other keys; `ksdp agree --invite` writes it."""
     mechanism: MechanismSpec

@@ -172,7 +172,6 @@ class Greeting:
     """The first message of a node; it holds nothing of anybody's data."""
 
     terms: Mapping[str, Any]
-    """Every term by its name."""
     nonce: bytes
     software: str = field(default_factory=lambda: version("ksdp"))
 

@@ -286,7 +286,6 @@ class Sweeps:
 
     sizes: AnySizes
     sweeps: int
-    """Sweeps over the rows."""
     before: int = 0
     """Sweeps over the parties' own topics, if these make the start."""
 

@@ -25,7 +25,6 @@ FED = {"name": "fedpower", "rank": 3, "period": 1, "iterations": 3}
 
 
 def sparse_rows(spread: float = 1.0) -> sp.csr_array:
-    """Of different sizes."""
     rng = np.random.default_rng(0)
     rows = rng.random((COUNT, WIDE)) * (rng.random((COUNT, WIDE)) < 0.2)
     return canonical(sp.csr_array(rows * np.exp(spread * rng.normal(size=(COUNT, 1)))))

@@ -30,7 +30,6 @@ from .who_is_in import check_it_tells_who_is_in
 
 
 def rows(n: int = 24, d: int = 16, seed: int = 1) -> sp.csr_array:
-    """Some longer than 1, some shorter."""
     rng = np.random.default_rng(seed)
     return sp.csr_array(rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6) * rng.uniform(0.05, 1.0, (n, 1)))
 
@@ -247,7 +246,6 @@ def made(kind: type[PemMechanism], epsilon: float, **more: Any) -> PemMechanism:
 
 
 def states(mechanism: PemMechanism, seen: Observables) -> list[PemState]:
-    """As the run went through them."""
     algorithm = mechanism.algorithm(D)
     first = algorithm.init()
     if isinstance(mechanism, PEMKMeans):
