@@ -201,3 +201,19 @@ def trend_svg(
     else:
         sentence = f"{name}: no audit of {len(known):,} has a number, because all are void."
     return picture("trend", _WIDTH, frame.bottom + 24, sentence, body)
+
+
+def spark_svg(marks: Sequence[Mark], sentence: str) -> Markup:
+    """Draw a share over all audits, the newest on the right, without any axis; void audits are crosses."""
+    width, height = 140.0, 30.0
+    values = [mark.value or 0.0 for mark in marks]
+    step, scale = (width - 12) / max(len(marks) - 1, 1), (height - 12) / max(*values, 1e-9)
+    first = 6 if len(marks) > 1 else width - 6
+    places = [(first + at * step, height - 6 - value * scale) for at, value in enumerate(values)]
+    drawn = list(zip(places, marks, strict=True))
+    line_of = [f"{number(x)} {number(y)}" for (x, y), mark in drawn if mark.kind != "void"]
+    body = [f'<path class="curve with" d="M{"L".join(line_of)}"/>'] if len(line_of) > 1 else []
+    body += [
+        _mark(x, y, m.kind) for at, ((x, y), m) in enumerate(drawn, 1) if m.kind == "void" or at == len(drawn)
+    ]
+    return picture("spark", width, height, sentence, body)

@@ -290,6 +290,12 @@ class ComparePage(Paged):
     rows: tuple[Moved, ...]
     page: int
 
+    @property
+    def likely(self) -> tuple[Brief, Brief]:
+        """Two that are chosen before anybody chooses: the newest, and the newest other one of the same file."""
+        after, others = self.audits[0], self.audits[1:]
+        return next((one for one in others if one.corpus_path == after.corpus_path), others[0]), after
+
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in tables.items():

@@ -24,7 +24,7 @@ from prefect.states import Completed
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InvalidAudit, SpecError, StoreError
+from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.appetite import Appetite
@@ -63,6 +63,7 @@ from ksdp.storage.schedules.schedule_files import (
     append_run,
     check_schedulable,
     hold,
+    note_failure,
     read_runs,
     read_schedule,
 )
@@ -216,7 +217,13 @@ async def scheduled_audit(
     with ExitStack() as stack:
         await _held(opened, stack)
         started = utc_now()
-        attempted = await attempt(str(opened.root), read, full)
+        try:
+            attempted = await attempt(str(opened.root), read, full)
+        except Exception as error:  # of one that nobody foresaw the kind alone: its message may hold anything
+            said = str(error) if isinstance(error, KsdpError) else type(error).__name__
+            note_failure(opened, schedule, utc_now(), said)
+            raise
+        note_failure(opened, schedule, started, None)
         findings, drift = await asyncio.to_thread(_findings, opened, read, attempted, started)
         run = ScheduledRun(
             **findings,

@@ -62,6 +62,8 @@ class Filter:
     but: str | None = None
     even: tuple[str, ...] = ()
     """These documents in spite of it."""
+    statistic: str | None = None
+    """Their strongest one."""
 
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict not in VERDICTS:
@@ -76,6 +78,18 @@ class Page:
 
     rows: tuple[Row, ...]
     total: int
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Documents of one verdict for one reason: the same statistic is the strongest of all."""
+
+    verdict: str
+    statistic: str
+    documents: int
+    smallest: float
+    largest: float
+    """Of their D."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,16 @@ class Findings:
         places = f"select place from {self._from} where {where} order by {nearer} {part}"
         rows = self._run(f"select {_ROW} from {self._from} where place in ({places}) order by {order}", **values)
         return Page(tuple(Row(*row) for row in rows), total)
+
+    def reasons(self, chosen: Filter) -> tuple[Alike, ...]:
+        """Documents of a filter that say the same thing, together; the largest group of a verdict first."""
+        where, values = _where(chosen)
+        rows = self._run(
+            "select verdict, statistic, count(*), min(distance), max(distance) from read_parquet($verdicts) "
+            f"where {where} group by 1, 2 order by verdict = 'sensitive' desc, 1, 3 desc, 2",
+            **values,
+        )
+        return tuple(Alike(*row) for row in rows)
 
     def document(self, document: str) -> Row | None:
         """One document's row; None where the audit does not have it."""
@@ -301,6 +325,9 @@ def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
     if chosen.but is not None:
         terms.append("(verdict <> $but or document in (select unnest(cast($even as varchar[]))))")
         values |= {"but": chosen.but, "even": list(chosen.even)}
+    if chosen.statistic is not None:
+        terms.append("statistic = $statistic")
+        values["statistic"] = chosen.statistic
     if chosen.search:
         terms.append("contains(lower(document), lower($search))")
         values["search"] = chosen.search
