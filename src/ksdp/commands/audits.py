@@ -259,15 +259,21 @@ def init(
     margin: Annotated[
         float, typer.Option("--margin", min=0.01, max=0.99, help="Largest advantage that is accepted.")
     ] = 0.2,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing: only look at the columns.")] = False,
 ) -> None:
-    """Write a commented spec for a data file, with enough runs to certify the margin."""
-    from ksdp.flows.audits.first_spec import first_spec, spec_beside
+    """Write a commented spec for a data file, with enough runs to certify the margin; print its columns."""
+    from ksdp.flows.audits.first_spec import HEAD, first_spec, profile, spec_beside
     from ksdp.storage.store import write_text
 
     target = out or spec_beside(data)
-    if target.exists():
+    if target.exists() and not check:
         raise InputError(f"{target} exists; name another file with `--out`.")
-    write_text(target, first_spec(data, target.resolve().parent, margin))
+    text = first_spec(data, target.resolve().parent, margin)
+    if columns := profile(text, target.resolve().parent):
+        typer.echo("\n".join([HEAD, *(one.words() for one in columns)]), err=not check)
+    if check:
+        return
+    write_text(target, text)
     typer.echo(f"{target}\nnext: ksdp advise {target}", err=True)
 
 
