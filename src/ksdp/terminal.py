@@ -201,19 +201,8 @@ def following(verbose: int | None) -> AbstractContextManager[None]:
     return _in_a_cell() if notebook else contextmanager(_shown)()
 
 
-class _Lines:
-    def stage(self, name: str, total: int) -> None:
-        pass
-
-    def advance(self, units: int) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        print(visible(text, lines=True), file=sys.stderr, flush=True)
-
-
 @contextmanager
 def plain() -> Iterator[None]:
     """Show progress as lines, for runs of days whose output goes into a log."""
-    with listening(_Lines()):
+    with listening(_StageLines()):
         yield

@@ -95,7 +95,10 @@ def test_second_persons_and_schedules_are_waited_for(own_store: Store) -> None:
     late = needs(read_home_page(own_store, NOW + timedelta(days=5)), "nightly")
     assert any("No run came since 12 Nov" in one for one in late)
     note_failure(own_store, "nightly-mail", NOW, "no space")
-    assert any("failed: no space" in one for one in needs(read_home_page(own_store, NOW), "nightly"))
+    assert any(
+        "failed at 12 Nov 2026, 09:00 UTC: no space" in one
+        for one in needs(read_home_page(own_store, NOW), "nightly")
+    )
     note_failure(own_store, "nightly-mail", NOW, None)
     last = read_runs(own_store, "nightly-mail")[-1]
     changes = {"outcome": "void", "reason": "a planted leak was missed", "became_sensitive": 0}

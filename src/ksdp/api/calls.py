@@ -39,14 +39,6 @@ def kept_folder(store: str | Path | None) -> tuple[Path, tempfile.TemporaryDirec
     return Path(keep.name) / "store", keep
 
 
-class Interrupted(KeyboardInterrupt):
-    """Somebody stopped a call; what its store has by then is used again."""
-
-    def _render_traceback_(self) -> list[str]:
-        """One line under a notebook's cell."""
-        return [str(self)]
-
-
 def _stoppable(call: Callable[P, R]) -> Callable[P, R]:
     """The same call, which Ctrl-C ends with how it goes on."""
 
@@ -54,13 +46,11 @@ def _stoppable(call: Callable[P, R]) -> Callable[P, R]:
     def stoppable(*given: P.args, **named: P.kwargs) -> R:
         try:
             return call(*given, **named)
-        except KeyboardInterrupt:
-            again = (
-                "goes on from what is stored"
-                if named.get("store")
-                else "begins anew; with `store=` it would go on"
-            )
-            raise Interrupted(f"Stopped. The same call {again}.") from None
+        except KeyboardInterrupt as stopped:
+            then = "goes on from what is stored" if named.get("store") else "begins anew without a `store=`"
+            line = f"Stopped. The same call {then}."
+            stopped.args, stopped.__dict__["_render_traceback_"] = (line,), lambda: [line]  # what a notebook shows
+            raise
 
     return stoppable
 
@@ -283,11 +273,6 @@ def compare(*audits: Audit) -> pd.DataFrame:
     DataFrame
         By audit: the keys of the specs that differ; how many documents have each verdict, how many leak at all;
         median and largest D; runs and seconds; `valid`, without which no verdict may be used.
-
-    Raises
-    ------
-    InputError
-        If there is none.
     """
     import pandas as pd
 

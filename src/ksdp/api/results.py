@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import io
+import re
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -291,43 +291,23 @@ class Audit:
             f"<ksdp audit {self.id} of {summary.mechanism}: {void}{summary.documents} {summary.design.unit}s, "
             f"{summary.verdicts.words}; leaks detected in {summary.detected} ({summary.runs} runs)>"
         )
-        return "\n".join([first, *(f"next    {step}" for step in self._next("`", "`"))])
+        return "\n".join([first, *(f"next    {re.sub('[“”]', '`', step)}" for step in self._next())])
 
-    def _next(self, begin: str, end: str) -> list[str]:
-        """What the command says to do next; what it quotes stands between `begin` and `end`."""
+    def _next(self) -> list[str]:
+        """What the command says to do next."""
         from ksdp.dashboards.audits.sentences import next_steps
         from ksdp.storage.audits.queries import Findings
         from ksdp.storage.learning import learning_of
 
         summary = self.summary
-        if not summary.spec.decides:
-            return []
         learning = learning_of(Store(self.store), summary.spec.hash, summary.corpus)
-        steps = next_steps(summary, Findings(self._folder).totals().runs_to_decide, learning)
-        safe = map(html.escape if end.startswith("<") else str, steps)
-        return [step.replace("“", begin).replace("”", end) for step in safe]
+        needed = Findings(self._folder).totals().runs_to_decide
+        return next_steps(summary, needed, learning) if summary.spec.decides else []
 
     def _repr_html_(self) -> str:
-        summary = self.summary
-        void = (
-            ""
-            if summary.valid
-            else f"<p><strong>Void: {html.escape(str(summary.controls.reason))}. Use no verdict.</strong></p>"
-        )
-        cells = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{one.median_D:.2f}</td><td>{one.max_D:.2f}</td>"
-            f"<td>{one.sensitive}</td></tr>"
-            for name, one in summary.statistics.items()
-        )
-        steps = "".join(f"<p>{step}</p>" for step in self._next("<code>", "</code>"))
-        chance = f"Where nothing leaks, half of the documents measure a D below {summary.chance.median_D:.2f}."
-        return (
-            f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
-            f"{summary.design.unit}s, {summary.runs} runs: <strong>{summary.verdicts.words}</strong> "
-            f"(margin {summary.spec.decision_in_run.limits}). {chance}</p>{steps}"
-            "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
-            f"{cells}</table></div>"
-        )
+        from ksdp.dashboards.audits.report import words_of
+
+        return words_of("notebook.html.j2", summary=self.summary, steps=self._next())
 
 
 class Forecast(dict[str, Any]):

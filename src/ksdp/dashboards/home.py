@@ -10,7 +10,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from ksdp.dashboards.addresses import link
-from ksdp.dashboards.audits.pages import read_more_runs
+from ksdp.dashboards.audits.pages import kind_of, read_more_runs
 from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.reviews import Pending, pending_of
 from ksdp.dashboards.timeline import Mark, gaps, spark_svg
@@ -40,7 +40,6 @@ class Need:
     about: str
     words: str
     href: str
-    """Where to do it."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,9 @@ class QuestionRow:
     words: str
     """Why the light is as it is."""
     spark: Markup
+    share: float
     before: float | None
-    """Share of sensitive documents in the audit before."""
-
-    @property
-    def share(self) -> float:
-        """Share of sensitive documents now."""
-        return _share(self.pending.brief)
+    """Of sensitive documents, now and in the audit before."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,11 @@ def read_home_page(store: Store, now: datetime) -> HomePage:
         audits = _alike(store, newest)
         pending = pending_of(store, newest)
         signed = _newest_clearance(store, {one.audit for one in audits})
-        mine = [*_of_question(store, pending, audits, signed, now)]
+        about = f"{title(newest.mechanism)} on {newest.corpus_path}"
+        mine = [
+            Need(light, about, words, href)
+            for light, words, href in _of_question(store, pending, audits, signed, now)
+        ]
         needs += mine
         rows.append(_row(store, pending, audits, mine, signed))
     order = {"act": 0, "look": 1, "fine": 2}
@@ -118,27 +117,23 @@ def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Ne
     except StoreError as error:
         yield Need("act", about, str(error), here)
         return
+    late = [since for since, until in gaps([*(run.started for run in runs), now]) if until == now]
+    if not runs and now - schedule.created > timedelta(days=7):
+        late = [schedule.created]
     if failed is not None:
-        yield Need("act", about, f"The run of {failed[0]:%-d %b, %H:%M} UTC failed: {failed[1]}", here)
-    late = gaps([*(run.started for run in runs), now])
-    if failed is None and late and late[-1][1] == now:
-        words = f"No run came since {late[-1][0]:%-d %b, %H:%M} UTC. Does “ksdp serve” run?"
-        yield Need("act", about, words, here)
-    if not runs:
-        if failed is None and now - schedule.created > timedelta(days=7):
-            yield Need("look", about, "It has never run. Does “ksdp serve” run?", here)
-        return
-    last = runs[-1]
-    at = f"/audits/{last.audit}" if last.audit else here
-    if last.outcome == "void":
-        yield Need("act", about, f"The last run is void: {last.reason}.", at)
-    if last.appetite_missed:
-        yield Need("act", about, f"The risk appetite is missed: {', '.join(last.appetite_missed)}.", at)
-    if last.became_sensitive:
-        yield Need("act", about, f"{_documents(last.became_sensitive)} became sensitive in the last run.", at)
-    if (last.largest_drift or 0.0) > _DRIFT:
-        words = f"A D moved by {last.largest_drift:.2f} since the run before, though the setting is the same."
-        yield Need("look", about, words, at)
+        yield Need("act", about, f"The last run failed {failed}", here)
+    elif late:
+        yield Need("act", about, f"No run came since {late[0]:%-d %b, %H:%M} UTC. Does “ksdp serve” run?", here)
+    for last in runs[-1:]:
+        at = f"/audits/{last.audit}" if last.audit else here
+        if last.outcome == "void":
+            yield Need("act", about, f"The last run is void: {last.reason}.", at)
+        if last.appetite_missed:
+            yield Need("act", about, f"The risk appetite is missed: {', '.join(last.appetite_missed)}.", at)
+        if last.became_sensitive:
+            yield Need("act", about, f"{_documents(last.became_sensitive)} became sensitive in the last run.", at)
+        if (last.largest_drift or 0.0) > _DRIFT:
+            yield Need("look", about, f"A D moved by {last.largest_drift:.2f}, and the setting is the same.", at)
 
 
 def _alike(store: Store, newest: Brief) -> list[Brief]:
@@ -159,33 +154,28 @@ def _newest_clearance(store: Store, audits: set[str]) -> Clearance | None:
 
 def _of_question(
     store: Store, pending: Pending, audits: Sequence[Brief], signed: Clearance | None, now: datetime
-) -> Iterator[Need]:
-    """What a question needs; the last one is `fine` where a signature stands and needs nothing."""
+) -> Iterator[tuple[Light, str, str]]:
+    """What a question needs, and where; `fine` comes last, where a signature stands and needs nothing."""
     brief, counts = pending.brief, pending.counts
-    about = f"{title(brief.mechanism)} on {brief.corpus_path}"
-
-    def need(light: Light, words: str, href: str) -> Need:
-        return Need(light, about, words, href)
-
     queue = link("/queue", audit=brief.audit)
     if not audits[0].valid:
         words = "Its newest audit is void: none of its verdicts may be used."
-        yield need("act", words, f"/audits/{audits[0].audit}")
+        yield "act", words, f"/audits/{audits[0].audit}"
     if counts["waiting"]:
         words = f"A second person must confirm what was decided about {_documents(counts['waiting'])}."
-        yield need("act", words, link("/queue", audit=brief.audit, show="waiting"))
+        yield "act", words, link("/queue", audit=brief.audit, show="waiting")
     more = read_more_runs(store, brief.audit)
     if more is not None and more.state in ("failed", "interrupted"):
-        yield need("act", f"More runs {'failed' if more.state == 'failed' else 'were interrupted'}.", queue)
+        yield "act", f"More runs {'failed' if more.state == 'failed' else 'were interrupted'}.", queue
     elif counts["more-runs"] and not (more and more.under_way):
         words = f"More runs of {_documents(counts['more-runs'])} are wanted, and none are under way."
-        yield need("act", words, link("/queue", audit=brief.audit, show="more-runs"))
+        yield "act", words, link("/queue", audit=brief.audit, show="more-runs")
     review = read_summary(store.audit(brief.audit)).spec.declared.review_date
     if review is not None and review - now.date() <= SOON:
         past = review < now.date()
         words = f"The review {'was' if past else 'is'} due on {review:%-d %b %Y}."
-        yield need("act" if past else "look", words, f"/audits/{brief.audit}")
-    yield from (need(*one) for one in _of_clearance(store, pending, signed, now, queue))
+        yield "act" if past else "look", words, f"/audits/{brief.audit}"
+    yield from _of_clearance(store, pending, signed, now, queue)
 
 
 def _of_clearance(
@@ -245,19 +235,18 @@ _SPARKED = 40
 def _row(
     store: Store, pending: Pending, audits: Sequence[Brief], needs: Sequence[Need], signed: Clearance | None
 ) -> QuestionRow:
-    shown = audits[:_SPARKED][::-1]
-    kinds = ["void" if not one.valid else "sensitive" if one.verdicts.sensitive else "quiet" for one in shown]
-    marks = [Mark(one.finished, kind, _share(one)) for one, kind in zip(shown, kinds, strict=True)]
+    marks = [Mark(one.finished, kind_of(one), _share(one)) for one in audits[:_SPARKED][::-1]]
     valid = [_share(one) for one in audits if one.valid]
     said = f"Sensitive at first: {percent(valid[-1])}; in the newest of {len(audits)} audits: {percent(valid[0])}."
     light: Light = next((kind for kind in ("act", "look") if any(one.light == kind for one in needs)), "fine")
     first = next(one for one in needs if one.light == light)
     return QuestionRow(
         pending,
-        read_summary(store.audit(pending.brief.audit)).spec.rule.margin,
+        read_summary(store.audit(pending.brief.audit)).spec.decision_in_run.margin,
         len(audits),
         light,
         first.words,
         spark_svg(marks, said),
+        valid[0],
         valid[1] if len(valid) > 1 else None,
     )

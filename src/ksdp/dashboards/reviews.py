@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -15,7 +15,7 @@ from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, wh
 from ksdp.dashboards.audits.pages import MoreRuns, read_more_runs, require_audit, wanted
 from ksdp.storage.audits.history import Brief, read_history, read_summary
 from ksdp.storage.audits.ledger import deciding_audits, proposing_audit
-from ksdp.storage.audits.queries import Alike, Filter, Findings, Row
+from ksdp.storage.audits.queries import Filter, Findings, Row
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.findings import Summary
 from ksdp.storage.reviews.decisions import (
@@ -128,9 +128,8 @@ def _listed(store: Store, audit: str, query: Mapping[str, list[str]]) -> list[st
     """All documents of a list of the queue, however many pages it has."""
     asked = {name: values[-1] for name, values in query.items()}
     places = _places(store, audit, _stamp(store, audit), head(store), read_policy(store))
-    shown = asked.get("show") if asked.get("show") in SHOWN else "open"
-    chosen = _filter(places, shown or "open", Listing.read(asked))
-    page = Findings(store.audit(audit)).page(chosen, limit=_FIELDS)
+    shown = asked["show"] if asked.get("show") in SHOWN else "open"
+    page = Findings(store.audit(audit)).page(_filter(places, shown, Listing.read(asked)), limit=_FIELDS)
     if page.total > _FIELDS:
         raise InputError(f"These are {page.total:,} documents; at most {_FIELDS:,} are decided at once.")
     return [row.document for row in page.rows]
@@ -215,7 +214,7 @@ class QueuePage(Paged):
     shown: str
     listing: Listing
     rows: tuple[Row, ...]
-    reasons: tuple[Alike, ...]
+    reasons: Sequence[tuple[str, str, int, float, float]]
     """All that may be listed, grouped by verdict and strongest statistic."""
     states: Mapping[str, State]
     policy: Policy

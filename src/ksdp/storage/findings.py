@@ -438,18 +438,11 @@ class DocumentFindings:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        row, tests = self.verdict, sorted(self.tests, key=lambda test: test.log10_p)
-        cells = "".join(
-            f"<tr><td>{escape(test.statistic)}</td><td>{test.distance:.3f}</td>"
-            f"<td>{test.band_low:.3f} to {test.band_high:.3f}</td><td>10<sup>{test.log10_p:.1f}</sup></td></tr>"
-            for test in tests
-        )
-        return (
-            f"<div><p><strong>{escape(row.document)}: {row.verdict}</strong>, D {row.distance:.3f} (band "
-            f"{row.band_low:.3f} to {row.band_high:.3f}) under {escape(row.statistic)}; {row.n_with} runs with "
-            f"it, {row.n_without} without.</p><table><tr><th>statistic</th><th>D</th><th>band</th><th>p</th></tr>"
-            f"{cells}</table></div>"
-        )
+        import pandas as pd
+
+        first, shown = repr(self).partition("\n")[0], ["statistic", "distance", "band_low", "band_high", "log10_p"]
+        rows = pd.DataFrame([row_json(test) for test in self.tests], columns=shown).sort_values("log10_p")
+        return f"<p>{escape(first)}</p>{rows.to_html(index=False, float_format='{:.3f}'.format)}"
 
     def to_json(self) -> dict[str, Any]:
         """The verdict's columns and, under `statistics` and `fresh`, those of the others."""

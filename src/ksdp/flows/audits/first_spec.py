@@ -7,7 +7,6 @@ import math
 import os
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -58,30 +57,12 @@ def spec_beside(data: str) -> Path:
     return Path(name_at(data) if is_url(data) else data).with_suffix(".toml")
 
 
-@dataclass(frozen=True)
-class ColumnProfile:
-    """What a column of a file is taken for, and what is in it."""
+def profile(spec: str, folder: Path) -> list[str]:
+    """A table of the columns of the file of a first spec: what each is taken for, or why it is left out.
 
-    name: str
-    taken: str
-    """As what, or why it is left out."""
-    missing: int
-    values: int
-    """Different ones."""
-    share: float
-    """Of the squared length of all that is read as numbers, as they are."""
-
-    def words(self) -> str:
-        """A line of `profile`'s table."""
-        share = f"{100 * self.share:.1f} %" if self.share else ""
-        return f"{visible(self.name)[:24]:24} {self.missing:8,} {self.values:8,} {share:>8}  {self.taken}"
-
-
-HEAD = f"{'column':24} {'missing':>8} {'values':>8} {'length':>8}  taken as"
-
-
-def profile(spec: str, folder: Path) -> list[ColumnProfile]:
-    """The columns of the file that a first spec is about; none where it has no named ones."""
+    Beside it how many values are missing, how many different ones there are, and the share of the squared length
+    of all that is read as numbers. Nothing where the file has no named columns.
+    """
     corpus = parse_spec(tomllib.loads(spec)).corpus
     source = find_source(corpus, folder)
     if source.kind not in ("table", "text", "ratings"):
@@ -89,16 +70,16 @@ def profile(spec: str, folder: Path) -> list[ColumnProfile]:
     columns, taken = source.columns, {corpus.id: "id", corpus.party: "party", corpus.text: "text"}
     for why, names in re.findall(r"^# (left out[^:]*): (.*)$", spec, re.MULTILINE):
         taken |= dict.fromkeys(names.split(", "), why)
-    lengths = dict.fromkeys(columns.names, 0.0)
-    for name in corpus.columns or ():
-        taken[name], lengths[name] = "number", float(np.nansum(columns.numbers(name, missing=True) ** 2))
-    total, rows = sum(lengths.values()) or 1.0, []
+    numbers = {name: np.nansum(columns.numbers(name, missing=True) ** 2) for name in corpus.columns or ()}
+    total, lines = sum(numbers.values()), [f"{'column':24}  missing   values    length  taken as"]
     for name in columns.names:
-        array = columns.read(name)
+        array, length = columns.read(name), numbers.get(name)
         missing = pc.sum(pc.is_null(array) if columns.typed else columns.absent(array)).as_py() or 0
+        share = "" if length is None else f"{100 * length / (total or 1.0):.1f} %"
+        what = taken.get(name, "left out" if length is None else "number")
         values = pc.count_distinct(array, mode="all").as_py()
-        rows.append(ColumnProfile(name, taken.get(name, "left out"), missing, values, lengths[name] / total))
-    return rows
+        lines.append(f"{visible(name)[:24]:24} {missing:8,} {values:8,} {share:>9}  {what}")
+    return lines
 
 
 def first_spec(data: str, folder: Path, margin: float) -> str:

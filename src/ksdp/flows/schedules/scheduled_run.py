@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Completed
@@ -236,6 +238,10 @@ async def scheduled_audit(
         if drift is not None and run.audit is not None:  # after the line that it belongs to
             write_drift(opened, schedule, run.audit, drift)
     emit_run(opened, read, run)
+    if run.verdicts and run.flow_run:
+        async with get_client() as client:
+            counts = ", ".join(f"{number} {word}" for word, number in run.verdicts.items())
+            await client.update_flow_run(UUID(run.flow_run), name=f"{schedule}: {counts}")
     try:
         await publish_run(opened, read, run, attempted.summary, drift)
     except Exception as error:  # the store has it all; a page less is no failed audit

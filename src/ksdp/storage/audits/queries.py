@@ -81,18 +81,6 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Alike:
-    """Documents of one verdict for one reason: the same statistic is the strongest of all."""
-
-    verdict: str
-    statistic: str
-    documents: int
-    smallest: float
-    largest: float
-    """Of their D."""
-
-
-@dataclass(frozen=True)
 class Totals:
     """Advantages of the sensitive documents, and what would decide the undecided ones."""
 
@@ -168,15 +156,14 @@ class Findings:
         rows = self._run(f"select {_ROW} from {self._from} where place in ({places}) order by {order}", **values)
         return Page(tuple(Row(*row) for row in rows), total)
 
-    def reasons(self, chosen: Filter) -> tuple[Alike, ...]:
-        """Documents of a filter that say the same thing, together; the largest group of a verdict first."""
+    def reasons(self, chosen: Filter) -> list[tuple[str, str, int, float, float]]:
+        """Documents of one verdict and one strongest statistic: how many, and from which D to which."""
         where, values = _where(chosen)
-        rows = self._run(
+        return self._run(
             "select verdict, statistic, count(*), min(distance), max(distance) from read_parquet($verdicts) "
             f"where {where} group by 1, 2 order by verdict = 'sensitive' desc, 1, 3 desc, 2",
             **values,
         )
-        return tuple(Alike(*row) for row in rows)
 
     def document(self, document: str) -> Row | None:
         """One document's row; None where the audit does not have it."""

@@ -180,22 +180,15 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
 def note_failure(store: Store, name: str, at: datetime, reason: str | None) -> None:
     """Keep why the last run of a schedule failed; None: it did not."""
     path = schedule_folder(store, name) / "failed.json"
+    path.unlink(missing_ok=True)
     if reason is not None:
-        write_checked_json(path, {"at": at.isoformat(), "reason": reason})
-    else:
-        path.unlink(missing_ok=True)
+        write_checked_json(path, {"failed": f"at {at:%-d %b %Y, %H:%M} UTC: {reason}"})
 
 
-def read_failure(store: Store, name: str) -> tuple[datetime, str] | None:
+def read_failure(store: Store, name: str) -> str | None:
     """When the last run of a schedule failed, and why; None where it did not."""
     path = schedule_folder(store, name) / "failed.json"
-    if not path.is_file():
-        return None
-
-    def parse(fields: dict[str, Any]) -> tuple[datetime, str]:
-        return datetime.fromisoformat(fields["at"]), str(fields["reason"])
-
-    return read_object(path, parse, f"schedule {name!r}", "delete it")
+    return read_object(path, lambda one: str(one["failed"]), name, "delete it") if path.is_file() else None
 
 
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:
