@@ -24,10 +24,8 @@ from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.schedules.schedule_files import Schedule, read_failure, read_runs, read_schedules
 from ksdp.storage.store import Store
 
-SOON = timedelta(days=30)
-"""A clearance or a review that ends within this is named."""
-_DRIFT = 0.1
-"""A change of D between two audits of a schedule that is named."""
+_SOON, _DRIFT = timedelta(days=30), 0.1
+"""Named is what ends within this, and a change of D between two audits of a schedule above that."""
 
 Light = Literal["act", "look", "fine"]
 
@@ -171,7 +169,7 @@ def _of_question(
         words = f"More runs of {_documents(counts['more-runs'])} are wanted, and none are under way."
         yield "act", words, link("/queue", audit=brief.audit, show="more-runs")
     review = read_summary(store.audit(brief.audit)).spec.declared.review_date
-    if review is not None and review - now.date() <= SOON:
+    if review is not None and review - now.date() <= _SOON:
         past = review < now.date()
         words = f"The review {'was' if past else 'is'} due on {review:%-d %b %Y}."
         yield "act" if past else "look", words, f"/audits/{brief.audit}"
@@ -191,7 +189,7 @@ def _of_clearance(
             yield "act", f"Excluded or proved since it was signed: {_documents(out)}. Sign again.", queue
         if signed.expires <= now:
             yield "act", f"The clearance expired on {end}.", here
-        elif signed.expires - now < SOON:
+        elif signed.expires - now < _SOON:
             yield "look", f"The clearance expires on {end}.", here
         elif not out:
             yield "fine", f"{_documents(len(signed.documents))} may enter a run until {end}.", here
