@@ -77,4 +77,5 @@ known-faults: setup
 	$(BIN)/python -m pip_audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
 clean:
-	rm -rf .venv .flower .setup-done build dist site *.egg-info
+	rm -rf .venv .flower .setup-done build dist site *.egg-info demo-audit .pytest_cache .mypy_cache .ruff_cache
+	find src tests -name __pycache__ -prune -exec rm -rf {} +

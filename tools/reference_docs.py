@@ -39,6 +39,7 @@ PAGES = {
         "pem.md",
         "prefect.md",
         "clusters.md",
+        "installing.md",
         "upkeep.md",
     ),
     "Reference": (

@@ -20,7 +20,7 @@ import ksdp.audit as _audit
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
-    from ksdp.api.calls import advise, audit, clear, load, mechanism, plan
+    from ksdp.api.calls import advise, audit, clear, compare, load, mechanism, plan
     from ksdp.api.given import Recorded
     from ksdp.api.results import Audit
     from ksdp.audit.errors import KsdpError
@@ -36,6 +36,7 @@ __all__ = [
     "advise",
     "audit",
     "clear",
+    "compare",
     "load",
     "mechanism",
     "noise",
@@ -48,6 +49,7 @@ _WHERE = {
     "Recorded": "ksdp.api.given",
     "advise": "ksdp.api.calls",
     "clear": "ksdp.api.calls",
+    "compare": "ksdp.api.calls",
     "load": "ksdp.api.calls",
     "mechanism": "ksdp.api.calls",
     "noise": "ksdp.audit.mechanisms.chance",

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib import import_module
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -25,7 +27,7 @@ from rich.progress import (
 from rich.text import Text
 
 from ksdp.audit.reviewing import visible
-from ksdp.dashboards.words import rate, stage_line, stage_so_far, words
+from ksdp.dashboards.words import counted, rate, stage_line, stage_so_far, words
 from ksdp.flows.interruption import listening
 
 
@@ -152,14 +154,16 @@ class _StageLines:
         self._stage = None
 
 
-class _Counter:
-    """A bar on one line that is written over: for notebooks."""
+class _Widget:
+    """A bar in the output of a notebook's cell, which is empty when all is done."""
 
     def __init__(self) -> None:
+        shown: Any = import_module("IPython.display")
+        self._html, self._place = shown.HTML, shown.display(shown.HTML(""), display_id=True)
         self._name, self._done, self._total, self._shown = "", 0, 1, 0.0
 
     def stage(self, name: str, total: int) -> None:
-        self._name, self._done, self._total = words(name), 0, max(total, 1)
+        self._name, self._done, self._total = name, 0, max(total, 1)
         self._show()
 
     def advance(self, units: int) -> None:
@@ -168,48 +172,37 @@ class _Counter:
             self._show()
 
     def say(self, text: str) -> None:
-        print(f"\r{text:60}", file=sys.stderr, flush=True)
+        print(visible(text, lines=True), file=sys.stderr, flush=True)
 
     def _show(self) -> None:
-        self._shown = time.monotonic()
-        share = self._done / self._total
-        line = f"{self._name} {'█' * round(20 * share):░<20} {100 * share:3.0f} %"
-        print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
+        self._shown, what = time.monotonic(), counted(self._name)
+        far = f", {self._done:,} of {self._total:,} {what}" if what else ""
+        bar = f'<progress max="{self._total}" value="{self._done}"></progress> {words(self._name)}{far}'
+        self._place.update(self._html(bar))
 
     def end(self) -> None:
-        """Leave nothing behind."""
-        print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)
+        self._place.update(self._html(""))
 
 
 @contextmanager
-def _counted() -> Iterator[None]:
-    with listening(_Counter()) as counter:
+def _in_a_cell() -> Iterator[None]:
+    with listening(_Widget()) as widget:
         try:
             yield
         finally:
-            counter.end()
+            widget.end()
 
 
-def following(progress: bool | None) -> AbstractContextManager[None]:
+def following(verbose: int | None) -> AbstractContextManager[None]:
     """Progress of a Python call: by default in notebooks and on terminals."""
     notebook = "ipykernel" in sys.modules
-    wanted = (notebook or sys.stderr.isatty()) if progress is None else progress
-    return _counted() if wanted else nullcontext()
-
-
-class _Lines:
-    def stage(self, name: str, total: int) -> None:
-        pass
-
-    def advance(self, units: int) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        print(visible(text, lines=True), file=sys.stderr, flush=True)
+    if not ((notebook or sys.stderr.isatty()) if verbose is None else verbose):
+        return nullcontext()
+    return _in_a_cell() if notebook else contextmanager(_shown)()
 
 
 @contextmanager
 def plain() -> Iterator[None]:
     """Show progress as lines, for runs of days whose output goes into a log."""
-    with listening(_Lines()):
+    with listening(_StageLines()):
         yield

@@ -28,10 +28,13 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import ksdp
+from ksdp.api.call_spec import call_spec
 from ksdp.audit.errors import CorpusError, InputError, StoreError
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.reviewing import Decision, Proposal
+from ksdp.dashboards.audits.sentences import next_steps
 from ksdp.storage.audits.ledger import find_attempt, lost_audits, read_attempts
+from ksdp.storage.audits.queries import Findings
 from ksdp.storage.reviews.decisions import append, document_state
 from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.store import Store
@@ -335,6 +338,50 @@ def test_refusals_name_what_is_wrong(counts: Matrix) -> None:
         ksdp.audit("emb.npy", "pd-svd", rank=2)
     with pytest.raises(InputError, match="a matrix of numbers"):
         ksdp.audit([1, 2, 3], mean)
+
+
+def test_audits_are_compared_as_a_table(counts: Matrix, plain: ksdp.Audit) -> None:
+    other = ksdp.audit(counts, mean, **FEW | {"seed": 2, "margin": 0.4})
+    table = ksdp.compare(plain, other)
+    assert table.index.tolist() == [plain.id, other.id]
+    assert {"seed", "decision.margin"} <= set(table.columns)
+    assert "design.with_runs" not in table.columns  # the same in both
+    assert (table[["sensitive", "clear", "undecided"]].sum(axis=1) == table["documents"]).all()
+    medians = [one.verdicts["distance"].median() for one in (plain, other)]
+    assert table["median_D"].tolist() == pytest.approx(medians)
+    with pytest.raises(InputError, match="at least one audit"):
+        ksdp.compare()
+
+
+def test_a_result_says_what_to_do_next_as_the_command_does(plain: ksdp.Audit) -> None:
+    steps = next_steps(plain.summary, Findings(plain.store / "audits" / plain.id).totals().runs_to_decide)
+    assert [line.removeprefix("next    ") for line in repr(plain).splitlines()[1:]] == [
+        step.replace("“", "`").replace("”", "`") for step in steps
+    ]
+    assert "<p>Do not take the 24 undecided" in plain._repr_html_()
+    page = plain.document("3")._repr_html_()
+    assert page.count("<tr>") == 1 + len(plain.summary.statistics)
+
+
+def test_a_cell_that_is_stopped_or_refused_ends_in_one_line(
+    counts: Matrix, plain: ksdp.Audit, tmp_path: Path
+) -> None:
+    def stopped(rows: Any, rng: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ksdp.audit(counts, stopped, store=tmp_path / "s", **FEW)
+    assert caught.value._render_traceback_() == ["Stopped. The same call goes on from what is stored."]  # type: ignore[attr-defined]
+    with pytest.raises(StoreError) as refused:
+        plain.document("nosuch")
+    (line,) = refused.value._render_traceback_()
+    assert "has no document 'nosuch'" in line
+
+
+def test_a_mechanism_by_name_opens_its_final_output_alone(counts: Matrix) -> None:
+    assert call_spec(counts, "pd-svd", {}).spec.mechanism.parameters["opens"] == "final"
+    asked = call_spec(counts, "pd-svd", {"opens": "every round"})
+    assert asked.spec.mechanism.parameters["opens"] == "every round"
 
 
 def test_plot_says_what_to_install_or_draws(plain: ksdp.Audit) -> None:

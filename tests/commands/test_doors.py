@@ -306,7 +306,7 @@ def test_init_says_what_it_leaves_of_a_table_of_texts(tmp_path: Path) -> None:
     text = first_spec(str(path), tmp_path, 0.2)
     assert 'text = "Notiz"' in text
     assert '\nid = "Kundennr"\n' in text
-    assert "# left out: Alter\n" in text
+    assert "# left out beside the text: Alter\n" in text
     read = tomllib.loads(text.replace("# stop_words", "stop_words"))
     spec = CorpusSpec.model_validate(read["corpus"])
     assert (spec.id, spec.stop_words) == ("Kundennr", "none")

@@ -181,6 +181,27 @@ def test_record_and_next_goes_to_the_next_one(own_store: Store) -> None:
     assert got.headers["location"].startswith("/queue?")
 
 
+def test_all_that_say_the_same_are_decided_at_once_as_they_were_seen(own_store: Store) -> None:
+    visit, rows = client(own_store), read_verdicts(own_store.audit("svd-09")).to_pandas()
+    sensitive = rows[rows.verdict == "sensitive"]
+    group = sensitive[sensitive.statistic == sensitive.statistic.mode()[0]]
+    back = f"/queue?audit=svd-09&verdict=sensitive&reason={group.statistic.iloc[0]}"
+    page = visit.get(back).text
+    assert f"{len(group)} <span" in page
+    form = decision(boxes="1", every="1", seen="0", back=back)
+    visit.post("/audits/svd-09/decisions", data=form, headers=OURS)
+    assert {entry.document for entry in read_log(own_store)} == set(group.document)
+    again = visit.post("/audits/svd-09/decisions", data=form | {"back": back + "&show=decided"}, headers=OURS)
+    assert again.status_code == 409  # they changed since entry 0
+    assert len(read_log(own_store)) == len(group)
+
+
+def test_compare_begins_with_two_audits_of_one_file(history_store: Store) -> None:
+    page = client(history_store).get("/compare").text
+    chosen = re.findall(r'<option value="([^"]*)" selected', page)
+    assert len(set(chosen)) == 2
+
+
 def test_a_stale_decision_is_refused_with_the_newer_one_and_nothing_typed_is_lost(own_store: Store) -> None:
     client(own_store, LocalReviewer("Grace")).post(
         "/audits/svd-09/decisions", data=decision(decision="accept", reason="Grace was first"), headers=OURS

@@ -47,6 +47,7 @@ FLAGS = (
 TOKENS = {"Ada": "ada-has-this-long-token", "Grace": "grace-has-another-token"}
 DOCUMENT = "/audits/svd-09/document?id=mail-00007&sort=id&at=7"
 PAGES = {
+    "home": "/",
     "audits": "/audits",
     "audit": "/audits/svd-09",
     "void": "/audits/svd-03",
@@ -321,7 +322,7 @@ def test_by_keyboard_alone(own_store: Store, visit: Visit) -> None:
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         expect(page.get_by_role("status")).to_contain_text("entry 1")
-        page.get_by_text("Keyboard").click()
+        page.get_by_text("Keyboard", exact=True).click()
         page.get_by_label("Use these keys").uncheck()
         page.get_by_label("Use these keys").blur()
         page.keyboard.press("j")

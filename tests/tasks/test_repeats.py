@@ -101,7 +101,7 @@ def test_runs_of_earlier_looks_are_repeated_too(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_constant_output_is_named(data: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
-    found = ksdp.audit(data, lambda rows, rng: np.ones(3), progress=True, **FEW)
+    found = ksdp.audit(data, lambda rows, rng: np.ones(3), verbose=1, **FEW)
     assert found.summary.valid
     assert "announced the same numbers" in capsys.readouterr().err
 

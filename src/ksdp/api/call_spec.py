@@ -6,7 +6,7 @@ import ast
 import contextlib
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,9 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     elif isinstance(mechanism, Mapping):
         tables["mechanism"] = dict(mechanism)
     elif isinstance(mechanism, str):
-        _check_parameters(mechanism, rest)
-        tables["mechanism"] = {"name": mechanism} | rest
+        known = _check_parameters(mechanism, rest)
+        final = {"opens": "final"} if "opens" in known else {}  # as `ksdp init` writes
+        tables["mechanism"] = {"name": mechanism} | final | rest
     else:
         draft = _draft(tables, rest)
         made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
@@ -172,10 +173,10 @@ def with_recorded_runs(spec: CallSpec) -> CallSpec:
     return CallSpec(parse_spec(tables), spec.base, corpus, {runs.name: runs})
 
 
-def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> None:
-    """Refuse what is no setting and no parameter of an installed mechanism: it was meant to be one of them."""
+def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> Collection[str]:
+    """The parameters of an installed mechanism; refuse what is none and no setting: it was meant to be one."""
     if ":" in mechanism:
-        return  # its folder is not importable yet; whoever makes it checks
+        return ()  # its folder is not importable yet; whoever makes it checks
     known = installed_parameters(mechanism)
     for name in settings:
         if name not in known:
@@ -183,6 +184,7 @@ def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> None:
                 f"`{name}` is neither a setting nor a parameter of {mechanism}; "
                 f"{meant(name, [*KEYS, *_OWN, *known])}its parameters are {', '.join(known)}."
             )
+    return known
 
 
 def lent_key(made: Any, mechanism: Any, version: Any) -> str:

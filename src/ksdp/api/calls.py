@@ -1,14 +1,17 @@
-"""`ksdp.audit`, `ksdp.plan`, `ksdp.clear`, `ksdp.advise`, `ksdp.load`, `ksdp.mechanism`."""
+"""`ksdp.audit`, `ksdp.compare`, `ksdp.plan`, `ksdp.clear`, `ksdp.advise`, `ksdp.load`, `ksdp.mechanism`."""
 
 from __future__ import annotations
 
+import functools
 import html
 import inspect
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_type_hints
+
+import numpy as np
 
 from ksdp.api.call_spec import KEYS, SETTINGS, call_spec, described
 from ksdp.api.given import version_of
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
     from ksdp.audit.contract import Mechanism
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 def kept_folder(store: str | Path | None) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
     """The store's folder, and what the result holds on to where it is a temporary one."""
@@ -33,13 +39,30 @@ def kept_folder(store: str | Path | None) -> tuple[Path, tempfile.TemporaryDirec
     return Path(keep.name) / "store", keep
 
 
+def _stoppable(call: Callable[P, R]) -> Callable[P, R]:
+    """The same call, which Ctrl-C ends with how it goes on."""
+
+    @functools.wraps(call)
+    def stoppable(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return call(*given, **named)
+        except KeyboardInterrupt as stopped:
+            then = "goes on from what is stored" if named.get("store") else "begins anew without a `store=`"
+            line = f"Stopped. The same call {then}."
+            stopped.args, stopped.__dict__["_render_traceback_"] = (line,), lambda: [line]  # what a notebook shows
+            raise
+
+    return stoppable
+
+
+@_stoppable
 def audit(
     data: Any,
     mechanism: Any = None,
     *,
     store: str | Path | None = None,
     workers: int | None = None,
-    progress: bool | None = None,
+    verbose: int | None = None,
     appetite: str | Path | Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Audit:
@@ -61,8 +84,9 @@ def audit(
         Folder to keep everything in, as that of the command; a temporary one by default, gone with the result.
     workers : int, optional
         Worker processes, for mechanisms that have a name. A script needs `if __name__ == "__main__":` then.
-    progress : bool, optional
-        Show how far it is, on standard error; by default in notebooks and on terminals.
+    verbose : int, optional
+        1 shows how far it is, on standard error or as a bar under the cell, 0 does not; by default in notebooks
+        and on terminals.
     appetite : path or mapping, optional
         A risk appetite that the audit is held to (`docs/ci.md`): `found.appetite` lists every criterion.
     **settings
@@ -92,6 +116,7 @@ def audit(
     """
     from ksdp.flows.audits.place import Place
     from ksdp.storage.reviews.appetites import given_appetite
+    from ksdp.terminal import following
 
     if store is None and mechanism is not None:  # nothing is stored before: the same function, the same id
         settings = {"version": version_of(mechanism, settings.get("publishes"))} | settings
@@ -103,7 +128,7 @@ def audit(
         )
     held_to = None if appetite is None else given_appetite(appetite)
     folder, keep = kept_folder(store)
-    with _shown(progress), wanted.known():
+    with following(verbose), wanted.known():
         from ksdp.flows.audits.run import run_audit
 
         summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)
@@ -187,6 +212,7 @@ def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:
         return Forecast(forecast(wanted.spec, wanted.base))
 
 
+@_stoppable
 def clear(
     data: Any,
     mechanism: Any = None,
@@ -224,13 +250,45 @@ def clear(
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear
     from ksdp.storage.keys import load_private
+    from ksdp.terminal import following
 
     days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 8))
     wanted, now = call_spec(data, mechanism, settings), datetime.now(UTC)
     signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
-    with _shown(None), wanted.known():
+    with following(None), wanted.known():
         done = audit_and_clear(wanted.spec, wanted.base, Path(store), signing, ClearRules(rounds), HERE)
     return done.to_json()
+
+
+def compare(*audits: Audit) -> pd.DataFrame:
+    """Set audits side by side: one row an audit, as `cv_results_` of scikit-learn.
+
+    Parameters
+    ----------
+    *audits : Audit
+        Finished ones, of whatever stores.
+
+    Returns
+    -------
+    DataFrame
+        By audit: the keys of the specs that differ; how many documents have each verdict, how many leak at all;
+        median and largest D; runs and seconds; `valid`, without which no verdict may be used.
+    """
+    import pandas as pd
+
+    if not audits:
+        raise InputError("`audits` must name at least one audit.")
+    specs = pd.json_normalize([one.summary.spec.model_dump(mode="json") for one in audits])
+    written = specs.map(str)
+    rows = [
+        one.summary.verdicts.as_dict()
+        | {"detected": one.summary.detected, "documents": one.summary.documents}
+        | {"median_D": float(np.nanmedian(one.arrow()["distance"])), "largest_D": one.summary.largest_distance}
+        | {"runs": one.summary.runs, "seconds": one.summary.seconds, "valid": one.summary.valid}
+        for one in audits
+    ]
+    table = pd.concat([specs.loc[:, written.nunique() > 1], pd.DataFrame(rows)], axis=1)
+    return table.set_index(pd.Index([one.id for one in audits], name="audit"))
 
 
 def load(store: str | Path, audit: str = "latest") -> Audit:
@@ -250,12 +308,6 @@ def load(store: str | Path, audit: str = "latest") -> Audit:
 
     opened, known = opened_audit(Path(store), audit)
     return Audit(opened.root, read_summary(opened.audit(known)))
-
-
-def _shown(progress: bool | None) -> Any:
-    from ksdp.terminal import following
-
-    return following(progress)
 
 
 class Advised(dict[str, Any]):
@@ -290,13 +342,14 @@ class Advised(dict[str, Any]):
         return f"<div>{lines}{self.settings.to_html(index=False)}</div>"
 
 
+@_stoppable
 def advise(
     spec: str | Path,
     *,
     store: str | Path | None = None,
     write: str | Path | None = None,
     quota: float = 1 / 3,
-    progress: bool | None = None,
+    verbose: int | None = None,
 ) -> Advised:
     """Find the setting that is within the margin and gains most, audit it, and write it as a spec to sign.
 
@@ -310,7 +363,7 @@ def advise(
         Where the recommended spec goes, in the folder of `spec`; `<spec>.advised.toml` by default.
     quota : float
         In (0, 1): the largest share of documents that may stay out of the run.
-    progress : bool, optional
+    verbose : int, optional
         As for `audit`.
 
     Returns
@@ -331,7 +384,7 @@ def advise(
     read, base = read_spec_file(Path(spec))
     folder, keep = kept_folder(store)
     to = Path(write) if write is not None else Path(spec).with_suffix(".advised.toml")
-    with following(progress):
+    with following(verbose):
         advised = Advised(advise_spec(read, base, folder, Limits(quota), write=to))
     advised._kept = keep
     return advised

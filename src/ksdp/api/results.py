@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import io
+import re
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.verdict import Proof
 from ksdp.storage.audits.ledger import copy_attempts, find_attempt, read_attempts
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, kept_record
@@ -156,6 +157,8 @@ class Audit:
 
         names, found = stored_statistics(self.summary), self.document(document)
         tests = {test.statistic: test.log10_p for test in found.tests if test.statistic in names}
+        if not tests:
+            raise InputError(f"document {document!r} has no values: no run measured it.")
         wanted = statistic or min(tests, key=tests.__getitem__)
         if wanted not in names:
             raise InputError(f"`statistic` must be among {', '.join(names)}; got {wanted!r}.")
@@ -212,7 +215,9 @@ class Audit:
         """
         figure, axes = blank()  # refused before anything is measured again
         table = self.arrow()
-        name = str(document or table["document"][int(np.argmin(table["log10_adjusted_p"]))])
+        before_any_run = np.array(table["proof"].to_pylist()) == Proof.ABSENCE
+        evidence = np.where(before_any_run, np.inf, table["log10_adjusted_p"])
+        name = str(document or table["document"][int(evidence.argmin())])
         curve, row = self.values(name, statistic), self.document(name).verdict
         for values, label in ((curve.with_values, "with"), (curve.without_values, "without")):
             axes.ecdf(values, label=f"{label} the document ({len(values)} runs)")
@@ -282,37 +287,27 @@ class Audit:
     def __repr__(self) -> str:
         summary = self.summary
         void = "" if summary.valid else f"VOID ({summary.controls.reason}), "
-        return (
+        first = (
             f"<ksdp audit {self.id} of {summary.mechanism}: {void}{summary.documents} {summary.design.unit}s, "
-            f"{summary.verdicts.words}; {summary.runs} runs{self._needed()}>"
+            f"{summary.verdicts.words}; leaks detected in {summary.detected} ({summary.runs} runs)>"
         )
+        return "\n".join([first, *(f"next    {re.sub('[“”]', '`', step)}" for step in self._next())])
 
-    def _needed(self) -> str:
+    def _next(self) -> list[str]:
+        """What the command says to do next."""
+        from ksdp.dashboards.audits.sentences import next_steps
         from ksdp.storage.audits.queries import Findings
+        from ksdp.storage.learning import learning_of
 
-        runs = Findings(self._folder).totals().runs_to_decide if self.summary.verdicts.undecided else None
-        return "" if runs is None else f", about {runs:,.0f} would decide half of the undecided"
+        summary = self.summary
+        learning = learning_of(Store(self.store), summary.spec.hash, summary.corpus)
+        needed = Findings(self._folder).totals().runs_to_decide
+        return next_steps(summary, needed, learning) if summary.spec.decides else []
 
     def _repr_html_(self) -> str:
-        summary = self.summary
-        void = (
-            ""
-            if summary.valid
-            else f"<p><strong>Void: {html.escape(str(summary.controls.reason))}. Use no verdict.</strong></p>"
-        )
-        cells = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{one.median_D:.2f}</td><td>{one.max_D:.2f}</td>"
-            f"<td>{one.sensitive}</td></tr>"
-            for name, one in summary.statistics.items()
-        )
-        chance = f"Where nothing leaks, half of the documents measure a D below {summary.chance.median_D:.2f}."
-        return (
-            f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
-            f"{summary.design.unit}s, {summary.runs} runs: <strong>{summary.verdicts.words}</strong> "
-            f"(margin {summary.spec.decision_in_run.limits}){self._needed()}. {chance}</p>"
-            "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
-            f"{cells}</table></div>"
-        )
+        from ksdp.dashboards.audits.report import words_of
+
+        return words_of("notebook.html.j2", summary=self.summary, steps=self._next())
 
 
 class Forecast(dict[str, Any]):

@@ -25,6 +25,10 @@ from __future__ import annotations
 class KsdpError(Exception):
     """Base of everything ksdp raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """One line under a notebook's cell, where IPython would show every frame of ours."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class InputError(KsdpError, ValueError):
     """Input that is refused before any work; the message names the place and the reason."""

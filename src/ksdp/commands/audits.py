@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ def audit(
     ],
     documents: Annotated[
         list[str] | None,
-        typer.Argument(help="With AUDIT: documents that need more runs. Default: those decided as more-runs."),
+        typer.Argument(help="With AUDIT: documents that need more runs; with SPEC: more specs, for one table."),
     ] = None,
     with_runs: Annotated[
         int | None,
@@ -74,22 +74,46 @@ def audit(
             raise InputError("`--appetite` goes with a spec; an audit that is continued keeps its own.")
         wanted = _continued(store, spec, documents, with_runs, where.place(performance_report), held)
         _report_audit(wanted, pipeline, None, as_json)
-    if documents or with_runs is not None:
+    specs = [spec, *(documents or ())]
+    if with_runs is not None or not all(one.endswith(".toml") for one in specs):
         raise InputError(f"documents and `--with-runs` go with an audit's id; {spec} is a spec.")
+    place = where.place(performance_report)
+    if len(specs) > 1:
+        if (appetite, pipeline.junit, pipeline.sarif) != (None, None, None):
+            raise InputError("`--appetite`, `--junit` and `--sarif` are for one spec: name no other.")
+        made = {one: _audited(one, store, place, None)[0] for one in specs}
+        _report_several(made, pipeline.fail_on, as_json)
+    summary, limits = _audited(spec, store, place, appetite)
+    _report_audit(summary, pipeline, limits, as_json, shlex.quote(spec))
+
+
+def _audited(spec: str, store: Path, place: Place, appetite: Path | None) -> tuple[Summary, Appetite | None]:
+    """Audit what a spec says, and what it is held to."""
     read, base = read_spec(Path(spec))
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
     from ksdp.terminal import terminal
 
     limits = read_asked(appetite, read)
-    place = where.place(performance_report)
     with terminal():
         if read.mechanism.name == "recorded":
             ask = partial(run_audit, base=base, store=store, place=HERE, appetite=limits)
-            summary = _of_recorded(read, base, ask)
-        else:
-            summary = run_audit(read, base, store, place, limits)
-    _report_audit(summary, pipeline, limits, as_json, shlex.quote(spec))
+            return _of_recorded(read, base, ask), limits
+        return run_audit(read, base, store, place, limits), limits
+
+
+def _report_several(made: Mapping[str, Summary], fail_on: Sequence[str] | None, as_json: bool) -> NoReturn:
+    """Print one table of audits, and leave with the exit code of the worst."""
+    import pandas as pd
+
+    rows = [
+        {"spec": name, "audit": one.audit, **one.verdicts.as_dict(), "largest_D": one.largest_distance}
+        | {"runs": one.runs, "valid": one.valid}
+        for name, one in made.items()
+    ]
+    typer.echo(json.dumps(rows) if as_json else pd.DataFrame(rows).to_string(index=False))
+    codes = {exit_code(summary, fail_on) for summary in made.values()}
+    raise typer.Exit(next((code for code in (5, 3, 4) if code in codes), 0))
 
 
 def _continued(
@@ -259,15 +283,21 @@ def init(
     margin: Annotated[
         float, typer.Option("--margin", min=0.01, max=0.99, help="Largest advantage that is accepted.")
     ] = 0.2,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing: only look at the columns.")] = False,
 ) -> None:
-    """Write a commented spec for a data file, with enough runs to certify the margin."""
-    from ksdp.flows.audits.first_spec import first_spec, spec_beside
+    """Write a commented spec for a data file, with enough runs to certify the margin; print its columns."""
+    from ksdp.flows.audits.first_spec import first_spec, profile, spec_beside
     from ksdp.storage.store import write_text
 
     target = out or spec_beside(data)
-    if target.exists():
+    if target.exists() and not check:
         raise InputError(f"{target} exists; name another file with `--out`.")
-    write_text(target, first_spec(data, target.resolve().parent, margin))
+    text = first_spec(data, target.resolve().parent, margin)
+    for line in profile(text, target.resolve().parent):
+        typer.echo(line, err=not check)
+    if check:
+        return
+    write_text(target, text)
     typer.echo(f"{target}\nnext: ksdp advise {target}", err=True)
 
 

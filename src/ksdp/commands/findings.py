@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stderr
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from ksdp.audit.results.appetite import Appetite, AppetiteRecord
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.specs.models import DeclaredSpec
-    from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
 
@@ -164,8 +162,10 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
         return
     with redirect_stderr(sys.stdout):
         tell_void(summary)
-    for line in _evidence_words(document, evidence, summary, held_out):
-        typer.echo(line)
+    from ksdp.dashboards.audits.report import words_of
+
+    said = {"evidence": evidence, "summary": summary, "held_out": held_out, "p": _p, "by_chance": _by_chance}
+    typer.echo(words_of("evidence.txt.j2", document=document, **said), nl=False)
 
 
 def _held_out(store: Store, summary: Summary, document: str, *, again: bool, quiet: bool) -> float | None:
@@ -180,50 +180,6 @@ def _held_out(store: Store, summary: Summary, document: str, *, again: bool, qui
 
     with following(False if quiet else None):
         return held_out_of(store, summary, document)
-
-
-def _evidence_words(
-    document: str, evidence: DocumentFindings, summary: Summary, held_out: float | None
-) -> Iterator[str]:
-    from ksdp.dashboards.audits.sentences import absent_here
-
-    verdict = evidence.verdict
-    if computed := absent_here(summary, verdict):
-        yield f"{visible(document)}: {verdict.verdict}. {computed}"
-        return
-    yield (
-        f"{visible(document)}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of 'no leak' "
-        f"{_p(verdict.log10_adjusted_p)}, of 'at most the margin' "
-        f"{_p(verdict.log10_adjusted_p_above)}, of 'at least the margin' "
-        f"{_p(verdict.log10_adjusted_p_below)}"
-    )
-    if summary.spec.decision_in_run.margin_at_low_fpr is not None:
-        yield f"  the margin is {summary.spec.decision_in_run.limits}"
-    yield f"  {_by_chance(summary)}"
-    if held_out is not None:
-        yield f"  D without selection bias (chosen on half of the runs, measured on the rest) {held_out:.3f}"
-    if verdict.certified_bound is not None:
-        yield f"no attack has an advantage above {verdict.certified_bound:.3f}"
-    if verdict.certified_bound is not None and summary.certificate is not None:
-        yield f"somebody who knows all other documents has an advantage of {verdict.knows_all:.3f} on average"
-    elif verdict.knows_all is not None:
-        yield f"somebody who knows all other documents has an advantage of {verdict.knows_all:g}"
-    for row in evidence.tests:
-        yield (
-            f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
-            f"p {_p(row.log10_p)}  ({row.n_with} with, {row.n_without} without)"
-        )
-    if fresh := evidence.fresh:
-        yield (
-            f"on fresh runs: {fresh.statistic}, advantage {fresh.advantage:.3f} "
-            f"[{fresh.advantage_low:.3f}, {fresh.advantage_high:.3f}], epsilon at least "
-            f"{fresh.epsilon_low:.2f}, TPR at 1 % false positives "
-            f"{_rate(fresh.tpr_at_fpr_01, fresh.tpr_at_fpr_01_low)}, at 0.1 % "
-            f"{_rate(fresh.tpr_at_fpr_001, fresh.tpr_at_fpr_001_low)} "
-            f"({fresh.n_with} with, {fresh.n_without} without)"
-        )
-    else:
-        yield f"a measured D of {verdict.detectable_distance:.3f} or more would surely have been detected"
 
 
 def _tell_documents(folder: Path, most: int) -> None:
@@ -242,16 +198,6 @@ def _left_out(store: Store, summary: Summary, document: str) -> bool:
     from ksdp.storage.mapped_corpus import open_corpus
 
     return document in open_corpus(store.corpus(summary.corpus)).left_out
-
-
-def _detected(leak: bool) -> str:
-    return ", a leak is detected" if leak else ""
-
-
-def _rate(rate: float | None, low: float | None) -> str:
-    if rate is None:
-        return "cannot be measured with these runs"
-    return f"{rate:.2f} (at least {low or 0.0:.2f})"
 
 
 def replay(
@@ -388,7 +334,7 @@ def compare(
         for (was, other), count in sorted(page.moves.items(), key=str)
         if was != other
     ]
-    keys = [{"key": each.key, "before": each.before, "after": each.after} for each in page.differences]
+    keys = [dict(zip(("key", "before", "after"), each, strict=True)) for each in page.differences]
     if as_json:
         out = {"before": page.before.audit, "after": page.after.audit, "same_corpus": page.same_corpus}
         typer.echo(json.dumps(out | {"verdicts": moves, "spec": keys}))

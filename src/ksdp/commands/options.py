@@ -183,6 +183,9 @@ class PipelineOptions:
             write_text(self.junit, pipelines.junit(results + criteria, summary))
         if self.sarif:
             write_json(self.sarif, pipelines.sarif(results, summary))
+        os.umask(mask := os.umask(0))
+        for path in filter(None, (self.junit, self.sarif)):
+            path.chmod(0o666 & ~mask)  # whoever uploads them may be another user
         if page:
             append_synced(Path(page), pipelines.markdown(results + criteria, summary).encode())
 

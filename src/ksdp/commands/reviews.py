@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import shlex
+import socket
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -283,23 +285,36 @@ def review(
     opened = Store.open(store, create=False)
     app = create_app(opened, actions=_actions(opened, resolver, start_runs), source=source, origins=origins)
     scheme = "https" if tls_cert else "http"
-    typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
-    if isinstance(source, LocalReviewer):
-        typer.echo(
-            "Every user of this machine can read and decide here; if there are others, give `--tokens`.", err=True
+    with _bound(host, port) as bound:
+        typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/ shows {opened.root}", err=True)
+        if isinstance(source, LocalReviewer):
+            alone = "Every user of this machine can read and decide here; if there are others, give `--tokens`."
+            typer.echo(alone, err=True)
+        config = uvicorn.Config(
+            app,
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            **LIMITS,
         )
-    uvicorn.run(
-        app,
-        host=host,
-        port=port,
-        ssl_certfile=tls_cert,
-        ssl_keyfile=tls_key,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        **LIMITS,
-    )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[bound])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening socket; one that another program has is refused before anybody is sent to it."""
+    try:
+        kind = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=kind)
+    except OSError as error:
+        why = str(error.strerror or error).partition(" (while")[0]
+        raise InputError(
+            f"{host} port {port} cannot be used: {why}. Perhaps `ksdp review` of another store has it; "
+            "`--port` names another."
+        ) from error
 
 
 def _source(listening: ListeningOptions, sign_in: SignInOptions) -> Any:

@@ -198,7 +198,7 @@ def _check(
 
 def check_node(node: Node[Any], wait: float, *, as_json: bool) -> NoReturn:
     """Greet all peers; print what stands in the way of a run with each. The exit code says if it may begin."""
-    from ksdp.flows.runs.check import check_peers
+    from ksdp.flows.runs.party import check_peers
 
     said = check_peers(node, wait)
     faults = sum(map(bool, said.values()))

@@ -131,7 +131,7 @@ def run_schedule(
     if as_json:
         typer.echo(json.dumps({"schedule": name} | run.model_dump(mode="json")))
     else:
-        typer.echo(f"{run.outcome}{f': {run.reason}' if run.reason else ''}", err=True)
+        typer.echo(f"{run.outcome}: {run.reason or run.words}", err=True)
         if run.audit:
             typer.echo(f"audit   {run.audit}", err=True)
     raise typer.Exit(_code(run))

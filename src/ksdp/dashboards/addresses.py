@@ -67,7 +67,8 @@ class Listing(Filter):
             raise InputError(f"`sort` must be one of {', '.join(SORTS)}.")
         if len(search) > _LONGEST_SEARCH:
             raise InputError(f"`search` must have at most {_LONGEST_SEARCH} characters.")
-        return cls(verdict, search, sort, query.get("down") == "1", page=page_number(query))
+        down, reason = query.get("down") == "1", query.get("reason") or None
+        return cls(verdict, search, sort, down, statistic=reason, page=page_number(query))
 
     @property
     def offset(self) -> int:
@@ -79,6 +80,7 @@ class Listing(Filter):
         """What an address says of it; what is usual is left out."""
         return {
             "verdict": self.verdict,
+            "reason": self.statistic,
             "search": self.search,
             "sort": None if self.sort == "evidence" else self.sort,
             "down": "1" if self.descending else None,
@@ -94,9 +96,9 @@ class Listing(Filter):
         down = self.sort == sort and not self.descending
         return replace(self, sort=sort, descending=down, page=1).query
 
-    def of(self, verdict: str | None) -> dict[str, Any]:
-        """The same for another verdict."""
-        return replace(self, verdict=verdict, page=1).query
+    def of(self, verdict: str | None, reason: str | None = None) -> dict[str, Any]:
+        """The same for another verdict and reason."""
+        return replace(self, verdict=verdict, statistic=reason, page=1).query
 
     def order(self, sort: str) -> str:
         """A column's order as a screen reader announces it."""

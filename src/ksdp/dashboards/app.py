@@ -25,6 +25,7 @@ from ksdp.dashboards.audits.pages import (
     wanted,
 )
 from ksdp.dashboards.audits.report import parts_of, render_report
+from ksdp.dashboards.home import read_home_page
 from ksdp.dashboards.rendering import PageContext, alone, screen_response, static_files
 from ksdp.dashboards.reviews import (
     Actions,
@@ -166,7 +167,9 @@ def _icon(context: PageContext, request: Request) -> Response:
 
 _PAGES: dict[str, Page] = {
     "/favicon.ico": _icon,
-    "/": _listing("page_audits", read_audits_page),
+    "/": lambda context, request: context.page(
+        request, "page_home", page=read_home_page(context.store, context.actions.clock())
+    ),
     "/audits": _listing("page_audits", read_audits_page),
     "/audits/{audit}": _audit,
     "/audits/{audit}/document": _of_one("page_document", "audit", read_document_page),

@@ -89,6 +89,7 @@ class PageContext:
             "texts": self.actions.resolve is not None,
             "starts": self.actions.more_runs is not None,
             "path": path,
+            "store_name": "/".join(self.store.root.parts[-2:]),
             "address": path + (f"?{asked}" if asked else ""),
             "asked": request.query_params,
             "typed": {"reason": "", "decision": ""},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -97,7 +97,8 @@ def safe_path(text: str, default: str) -> str:
 def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> tuple[list[Entry], str]:
     """Record what a form decides about one document or several: (entries, what was begun, or nothing).
 
-    Each `document` has a `saw` of the same place; where boxes were ticked, only those (`chosen`) are meant.
+    Each `document` has a `saw` of the same place; where boxes were ticked, only those (`chosen`) are meant, or
+    with `every` all documents of the list that the form came from, as they stood at the entry `seen`.
     """
     try:
         decision = Decision(form.one("decision"))
@@ -106,18 +107,32 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
     documents, saw = form.all("document"), form.all("saw")
     if len(documents) != len(saw):
         raise InputError("Each `document` must have a `saw`.")
-    pairs = dict(zip(documents, saw, strict=True))
+    pairs: dict[str, str | int] = dict(zip(documents, saw, strict=True))
     if form.one("boxes") == "1":
         pairs = {document: pairs[document] for document in form.all("chosen") if document in pairs}
+    if form.one("every") == "1":
+        seen = whole_number(form.one("seen"), "seen")
+        pairs = dict.fromkeys(_listed(store, audit, parse_qs(urlsplit(form.one("back")).query)), seen)
     if not pairs:
         raise InputError("Choose at least one document.")
     reason = form.one("reason").replace("\r\n", "\n")
     proposals = [
-        Proposal(audit, document, decision, reason, reviewer, whole_number(version, "saw"))
+        Proposal(audit, document, decision, reason, reviewer, whole_number(str(version), "saw"))
         for document, version in pairs.items()
     ]
     entries = append(store, proposals, actions.clock())
     return entries, begin_runs(audit, actions) if decision is Decision.MORE_RUNS else ""
+
+
+def _listed(store: Store, audit: str, query: Mapping[str, list[str]]) -> list[str]:
+    """All documents of a list of the queue, however many pages it has."""
+    asked = {name: values[-1] for name, values in query.items()}
+    places = _places(store, audit, _stamp(store, audit), head(store), read_policy(store))
+    shown = asked["show"] if asked.get("show") in SHOWN else "open"
+    page = Findings(store.audit(audit)).page(_filter(places, shown, Listing.read(asked)), limit=_FIELDS)
+    if page.total > _FIELDS:
+        raise InputError(f"These are {page.total:,} documents; at most {_FIELDS:,} are decided at once.")
+    return [row.document for row in page.rows]
 
 
 def begin_runs(audit: str, actions: Actions) -> str:
@@ -199,8 +214,12 @@ class QueuePage(Paged):
     shown: str
     listing: Listing
     rows: tuple[Row, ...]
+    reasons: Sequence[tuple[str, str, int, float, float]]
+    """All that may be listed, grouped by verdict and strongest statistic."""
     states: Mapping[str, State]
     policy: Policy
+    head: int
+    """Number of the newest entry of the log: what whoever decides about all of a list has seen."""
     summary: Summary | None
     more: MoreRuns | None = None
     """More runs for documents of the chosen audit."""
@@ -241,21 +260,30 @@ def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing)
     """Open documents are those that nothing is decided about and that are not clear, here or in another audit."""
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
-        asked = (listing.verdict, listing.search, listing.sort, listing.descending)
         but = None if listing.verdict else "clear"
-        return Filter(*asked, without=without, but=but, even=places["proved"])
-    return Filter(listing.verdict, listing.search, listing.sort, listing.descending, only=places[shown])
+        return replace(listing, without=without, but=but, even=places["proved"])
+    return replace(listing, only=places[shown])
 
 
 @lru_cache(maxsize=256)
 def _counts(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Policy) -> Mapping[str, int]:
     places = _places(store, audit, _stamp, _head, _policy)
     findings = Findings(store.audit(audit))
-    usual = Listing()
-    return {
-        name: findings.page(_filter(places, name, usual), limit=1).total if name == "open" else len(places[name])
-        for name in SHOWN
-    }
+
+    def undecided(verdict: str | None) -> int:
+        return findings.page(_filter(places, "open", Listing(verdict)), limit=1).total
+
+    counts = {name: len(places[name]) for name in SHOWN}
+    return counts | {"open": undecided(None), "sensitive": undecided("sensitive")}
+
+
+def pending_of(store: Store, entry: Brief) -> Pending:
+    """How many documents of an audit stand where; `sensitive` are those of `open` that were proved given away."""
+    return Pending(entry, _counts(store, entry.audit, _stamp(store, entry.audit), head(store), read_policy(store)))
+
+
+def _stamp(store: Store, audit: str) -> int:
+    return (store.audit(audit) / "audit.json").stat().st_mtime_ns
 
 
 def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
@@ -263,32 +291,24 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:
         raise InputError(f"`show` must be one of {', '.join(SHOWN)}.")
-    policy, newest = read_policy(store), head(store)
-
-    def stamp(audit: str) -> int:
-        return (store.audit(audit) / "audit.json").stat().st_mtime_ns
-
-    def pending(entry: Brief) -> Pending:
-        return Pending(entry, _counts(store, entry.audit, stamp(entry.audit), newest, policy))
-
-    known = read_history(store)
+    policy, known = read_policy(store), read_history(store)
     history = known.audits
-    audits = [pending(entry) for entry in newest_audits(store)]
+    audits = [pending_of(store, entry) for entry in newest_audits(store)]
     named = query.get("audit")
     if named:
         require_audit(store, named)
         chosen = next((one for one in audits if one.brief.audit == named), None)
         entry = next((e for e in history if e.audit == named), None)
-        chosen = chosen or (pending(entry) if entry else None)
+        chosen = chosen or (pending_of(store, entry) if entry else None)
     else:
         chosen = next((one for one in audits if one.counts[shown]), audits[0] if audits else None)
     if chosen is None:
-        return QueuePage((), None, False, shown, listing, (), {}, policy, None, damaged=known.damaged, total=0)
+        empty = QueuePage((), None, False, shown, listing, (), (), {}, policy, 0, None, total=0)
+        return replace(empty, damaged=known.damaged)
     audit = chosen.brief.audit
-    places = _places(store, audit, stamp(audit), newest, policy)
-    page_rows = Findings(store.audit(audit)).page(
-        _filter(places, shown, listing), offset=listing.offset, limit=PAGE_ROWS
-    )
+    places = _places(store, audit, _stamp(store, audit), head(store), policy)
+    findings, asked = Findings(store.audit(audit)), _filter(places, shown, listing)
+    page_rows = findings.page(asked, offset=listing.offset, limit=PAGE_ROWS)
     more = read_more_runs(store, audit)
     idle = bool(places["more-runs"]) and not (more and more.under_way)
     return QueuePage(
@@ -298,6 +318,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         shown=shown,
         listing=listing,
         rows=page_rows.rows,
+        reasons=findings.reasons(_filter(places, shown, Listing())),
+        head=head(store).number,
         states=states(store, audit, [row.document for row in page_rows.rows]),
         total=page_rows.total,
         policy=policy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import calendar
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,12 +10,10 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from ksdp.dashboards.charts import PlotArea, line, number, picture, rect, text, ticks
+from ksdp.dashboards.charts import PlotArea, line, number, picture, rect, text
 from ksdp.dashboards.words import plural
 
 _WIDTH = 720
-_MARKS = 5
-"""Dates on an axis, about."""
 
 
 @dataclass(frozen=True)
@@ -58,34 +56,21 @@ def _frame(times: Sequence[datetime], *, left: float, top: float, height: float)
     return PlotArea(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
 
 
+_PACES = ((0.75, "3h", "%-d %b %H:%M"), (3, "12h", "%-d %b %H:%M"), (10, "2D", "%-d %b"), (40, "7D", "%-d %b"))
+_SLOWER = ((75, "14D", "%-d %b"), (400, "2MS", "%b %Y"), (2000, "6MS", "%b %Y"), (math.inf, "24MS", "%b %Y"))
+"""Up to so many days: how often a date is marked, as pandas names it, and how it is written."""
+
+
 def _dates(frame: PlotArea) -> list[tuple[float, str]]:
     """A few round dates: hours, days, months or years, whichever fits."""
+    import pandas as pd
+
     first, last = (datetime.fromtimestamp(at, UTC) for at in (frame.low, frame.high))
     days = (last - first) / timedelta(days=1)
-    if days > 75:
-        months = max(1, round(days / 30.4 / _MARKS))
-        months = next(step for step in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if step >= months)
-        marks = []
-        for at in range(first.year * 12, (last.year + 1) * 12, months):
-            when = datetime(at // 12, at % 12 + 1, 1, tzinfo=UTC)
-            if first <= when <= last:
-                marks.append((when.timestamp(), f"{calendar.month_abbr[when.month]} {when.year}"))
-        return marks
-    if days > 3:
-        step = timedelta(days=max(1, round(days / _MARKS)))
-        when = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
-        name = "%-d %b"
-    else:
-        hours = next(h for h in (1, 2, 3, 6, 12, 24) if h >= days * 24 / _MARKS or h == 24)
-        step = timedelta(hours=hours)
-        when = datetime(first.year, first.month, first.day, tzinfo=UTC)
-        name = "%-d %b %H:%M"
-    marks = []
-    while when <= last:
-        if when >= first:
-            marks.append((when.timestamp(), when.strftime(name)))
-        when += step
-    return marks
+    often, name = next((often, name) for most, often, name in (*_PACES, *_SLOWER) if days <= most)
+    start = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    marks = pd.date_range(start.replace(month=1, day=1) if often.endswith("MS") else start, last, freq=often)
+    return [(when.timestamp(), when.strftime(name)) for when in marks if when >= first]
 
 
 def _axis(frame: PlotArea) -> list[str]:
@@ -154,50 +139,17 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     return picture("timeline", _WIDTH, frame.bottom + 24, " ".join(sentences), body)
 
 
-def trend_svg(
-    marks: Sequence[Mark], missing: Sequence[tuple[datetime, datetime]], *, name: str, top: float | None = None
-) -> Markup:
-    """Draw a number over time; the line stops at gaps and at audits that have no number (void ones)."""
-    if not marks:
-        raise ValueError("`marks` must hold at least one mark.")
-    known = sorted(marks, key=lambda mark: mark.at)
-    largest = max([mark.value for mark in known if mark.value is not None], default=0.0)
-    scale = top if top is not None else max(largest * 1.08, 1.0)
-    frame = _frame([mark.at for mark in known], left=52, top=24, height=96)
-    body = [text(frame.left, 10, name, "name")]
-    for value, label in ticks(0, scale, 2):
-        if top is None and value != round(value):
-            continue
-        written = f"{value:,.0f}" if top is None else label
-        body.append(line(frame.left, frame.y(value / scale), frame.right, frame.y(value / scale), "grid"))
-        body.append(text(frame.left - 6, frame.y(value / scale) + 4, written, "end"))
-    body += _axis(frame)
-    body += _bands(frame, missing)
-    broken = {before for before, _ in missing}
-    path, pen = [], "M"
-    for mark in known:
-        if mark.value is None:
-            pen = "M"
-            continue
-        path.append(f"{pen}{number(frame.x(mark.at.timestamp()))} {number(frame.y(mark.value / scale))}")
-        pen = "M" if mark.at in broken else "L"
-    body.append(f'<path class="curve with" d="{"".join(path)}"/>')
-    for mark in known:
-        x = frame.x(mark.at.timestamp())
-        if mark.value is None:
-            body.append(_mark(x, frame.bottom - 8, "void"))
-        else:
-            body.append(
-                f'<circle class="dot" cx="{number(x)}" cy="{number(frame.y(mark.value / scale))}" r="3.5"/>'
-            )
-    values = [mark.value for mark in known if mark.value is not None]
-    if values:
-        figures = "{:,.0f}" if top is None else "{:.2f}"
-        sentence = (
-            f"{name} over {plural(len(known), 'audit', 'audits')}: {figures.format(values[0])} at first, "
-            f"{figures.format(values[-1])} at last, between {figures.format(min(values))} and "
-            f"{figures.format(max(values))}; {plural(len(missing), 'gap', 'gaps')}."
-        )
-    else:
-        sentence = f"{name}: no audit of {len(known):,} has a number, because all are void."
-    return picture("trend", _WIDTH, frame.bottom + 24, sentence, body)
+def spark_svg(marks: Sequence[Mark], sentence: str) -> Markup:
+    """Draw a number over all audits, the newest on the right, without any axis; void audits are crosses."""
+    width, height = 140.0, 30.0
+    values = [mark.value or 0.0 for mark in marks]
+    step, scale = (width - 12) / max(len(marks) - 1, 1), (height - 12) / max(*values, 1e-9)
+    first = 6 if len(marks) > 1 else width - 6
+    places = [(first + at * step, height - 6 - value * scale) for at, value in enumerate(values)]
+    drawn = list(zip(places, marks, strict=True))
+    line_of = [f"{number(x)} {number(y)}" for (x, y), mark in drawn if mark.kind != "void"]
+    body = [f'<path class="curve with" d="M{"L".join(line_of)}"/>'] if len(line_of) > 1 else []
+    body += [
+        _mark(x, y, m.kind) for at, ((x, y), m) in enumerate(drawn, 1) if m.kind == "void" or at == len(drawn)
+    ]
+    return picture("spark", width, height, sentence, body)

@@ -84,6 +84,15 @@ def p_value(log10_p: float) -> Markup:
     return Markup(f'<span class="p" title="10^{power}">{chance}</span>')
 
 
+def coded(sentence: str) -> Markup:
+    """A sentence of ours, with what it quotes (commands, keys, names) set as code.
+
+    >>> coded("“ksdp review” shows it.")
+    Markup('<code>ksdp review</code> shows it.')
+    """
+    return Markup(str(escape(sentence)).replace("“", "<code>").replace("”", "</code>"))
+
+
 def duration(seconds: float) -> str:
     """A time in the two units that matter.
 

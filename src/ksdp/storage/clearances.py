@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -24,7 +25,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import TypeAdapter
 
-from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.clearance import Clearance as Clearance
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.storage.keys import fingerprint
@@ -163,6 +164,15 @@ def clearance_at(store: Store, digest: str) -> Path:
 def stored_clearances(store: Store) -> list[Path]:
     """The copies of all that were signed in a store."""
     return sorted(clearance_at(store, "").parent.glob("*.json"))
+
+
+@cache
+def stored_clearance(path: Path) -> Clearance | None:
+    """A store's copy, which is named by its content and never replaced; None where it is damaged."""
+    with suppress(KsdpError):
+        clearance = read_clearance(path)
+        return clearance if content_hash(clearance) == path.stem else None
+    return None
 
 
 def read_clearance(path: Path) -> Clearance:

@@ -65,7 +65,8 @@ class SourceFile:
     @cached_property
     def columns(self) -> Columns:
         """Its named columns."""
-        return self.opened or open_columns(self.path, self.spec.encoding)
+        opened, spec = self.opened or open_columns(self.path, self.spec.encoding), self.spec
+        return replace(opened, na_values=spec.na_values, decimal=spec.decimal, thousands=spec.thousands)
 
     @cached_property
     def labels(self) -> Columns | None:
@@ -127,8 +128,9 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         ("vocabulary", matrix or kind in ("text", "ratings")),
         ("text", kind == "text"),
         ("columns", kind == "table"),
+        ("categories", kind == "table"),
     ):
-        if not applies and getattr(spec, key) is not None:
+        if not applies and getattr(spec, key):
             raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {shown(path)}.")
     weighting = spec.weighting or WEIGHTING[kind]
     if weighting == "standardised" and kind != "table":
@@ -141,7 +143,12 @@ def column_names(spec: CorpusSpec, features: int | None = None) -> tuple[str, ..
     """Names of the columns before any lever, if the spec gives them; `features` of them, if that is known."""
     if spec.vocabulary is not None:
         return read_vocabulary(Path(spec.vocabulary), spec.encoding, features)
-    return spec.columns
+    return None if spec.columns is None else (*spec.columns, *category_names(spec))
+
+
+def category_names(spec: CorpusSpec) -> tuple[str, ...]:
+    """Names of the columns of 0 and 1 that categories become."""
+    return tuple(f"{name}_{value}" for name, values in spec.categories.items() for value in values)
 
 
 MEMORY = "memory"
@@ -226,7 +233,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
         raise Refused(file.path, f"no feature is left in any of {matrix.shape[0]} rows.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
-    left_out = tuple(labels.ids[absent].tolist())
+    left_out = (*source.dropped, *labels.ids[absent].tolist())
     return Corpus(matrix[kept], documents.ids, documents.party, documents.group, left_out, source.taken)
 
 
@@ -251,6 +258,8 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
     text becomes terms.
     """
     here, _copies = fetched(spec, base, COLUMN_FILES)
+    if here.missing == "median":
+        raise SpecError("`corpus.missing` median is of one file: fill the numbers before a run among parties.")
     settings = here.model_dump(
         mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
     )
@@ -274,6 +283,8 @@ class RawCorpus:
     """Names of the columns before any lever, if the spec has them."""
     taken: tuple[str, ...] = ()
     """The same of a table whose spec does not."""
+    dropped: tuple[str, ...] = ()
+    """Rows of a table that are left out, as a number is missing."""
 
     @classmethod
     def of(
@@ -342,8 +353,10 @@ def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:
     columns, names = file.columns, column_names(file.spec)
     labels = read_labels(file.spec, columns, len(columns))
     chosen = chosen_columns(file.spec, columns)
-    read = RawCorpus.of(file, read_table(columns, chosen, nonnegative=nonnegative), labels, names)
-    return read if file.spec.columns is not None else replace(read, taken=chosen)
+    matrix, kept = read_table(file.spec, columns, chosen, nonnegative=nonnegative)
+    dropped = tuple(labels.ids[~kept].tolist())
+    read = replace(RawCorpus.of(file, matrix, labels.take(np.flatnonzero(kept)), names), dropped=dropped)
+    return read if names is not None else replace(read, taken=(*chosen, *category_names(file.spec)))
 
 
 _READERS: dict[str, Callable[[SourceFile, bool], RawCorpus]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -443,6 +444,13 @@ class DocumentFindings:
             ),
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        first, shown = repr(self).partition("\n")[0], ["statistic", "distance", "band_low", "band_high", "log10_p"]
+        rows = pd.DataFrame([row_json(test) for test in self.tests], columns=shown).sort_values("log10_p")
+        return f"<p>{escape(first)}</p>{rows.to_html(index=False, float_format='{:.3f}'.format)}"
 
     def to_json(self) -> dict[str, Any]:
         """The verdict's columns and, under `statistics` and `fresh`, those of the others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -14,9 +15,12 @@ import pytest
 import yaml
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.reviewing import visible
 from ksdp.dashboards.audits import pipelines
-from ksdp.dashboards.audits.pipelines import RULES
+from ksdp.dashboards.audits.pipelines import RULES, checks
+from ksdp.dashboards.audits.pipelines import sarif as sarif_of
 from ksdp.storage.audits.history import find_audit, read_summary
+from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store
 
 from ... import finished
@@ -131,6 +135,31 @@ def test_every_rule_is_there_and_the_exit_code_speaks_of_those_named(folder: Pat
     asked = ("audit", folder / "spec.toml", "--store", folder / "store", "--here", 1)
     assert typed(*asked).exit_code == 3
     assert typed(*asked, "--fail-on", "uncovered").exit_code == 4
+
+
+def test_a_finding_stands_at_its_line_in_a_file_that_others_can_read(folder: Path, tmp_path: Path) -> None:
+    _, _, sarif = shown(folder, tmp_path)
+    store = Store.open(folder / "store")
+    summary = read_summary(store.audit(find_audit(store, "latest")))
+    ids = [visible(one) for one in open_corpus(store.corpus(summary.corpus)).ids.tolist()]
+    corpus = summary.spec.corpus.model_copy(update={"path": "a.csv", "columns": ("a",)})
+    named = replace(summary, spec=summary.spec.model_copy(update={"corpus": corpus}))
+    assert not named.corpus_about.without_features
+    found = results(sarif_of(checks(store, named, ["sensitive"]), named))
+    assert found
+    assert all(line == ids.index(document) + 2 for document, line in found)  # the first line has the names
+    assert {line for _, line in results(sarif)} == {1}  # a matrix has no lines
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "s.sarif").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def results(sarif: dict[str, Any]) -> list[tuple[str, int]]:
+    places = [one["locations"][0] for one in sarif["runs"][0]["results"]]
+    return [
+        (place["logicalLocations"][0]["name"], place["physicalLocation"]["region"]["startLine"])
+        for place in places
+        if "logicalLocations" in place
+    ]
 
 
 def test_most_documents_are_counted_and_not_named(

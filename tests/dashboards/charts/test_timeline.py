@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.dashboards.timeline import Mark, gaps, timeline_svg, trend_svg
+from ksdp.dashboards.timeline import Mark, gaps, spark_svg, timeline_svg
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -32,18 +33,19 @@ def test_any_history_can_be_drawn(numbers: list[float], void: bool) -> None:
     drawn = timeline_svg([("one", marks, gaps([mark.at for mark in marks]))])
     assert drawn.count('class="mark') == len(numbers)
     assert "nan" not in drawn
-    assert 'role="img"' in trend_svg(marks, [], name="sensitive documents")
+    assert 'role="img"' in spark_svg(marks, "sensitive documents")
 
 
-def test_a_line_stops_in_gaps_and_at_void_audits() -> None:
-    values = [1.0, 2.0, None, 4.0, 5.0, 6.0]
-    marks = [Mark(at, "quiet", value) for at, value in zip(days(0, 1, 2, 3, 8, 9), values, strict=True)]
-    drawn = trend_svg(marks, [tuple(days(3, 8))], name="sensitive documents")  # type: ignore[list-item]
-    (path,) = re.findall(r'class="curve with" d="([^"]*)"', drawn)
-    assert re.sub(r"[-0-9. ]", "", path) == "MLMML"
-    assert drawn.count('class="missing"') == 1
-    assert drawn.count('class="mark void"') == 1
-    assert "1 at first, 6 at last" in drawn
+def test_a_spark_passes_void_audits_by_and_marks_the_newest() -> None:
+    kinds, values = ["quiet", "quiet", "void", "sensitive"], [1.0, 2.0, None, 4.0]
+    marks = [Mark(at, kind, value) for at, kind, value in zip(days(0, 1, 2, 3), kinds, values, strict=True)]
+    drawn = spark_svg(marks, "1 at first, 4 at last")
+    (path,) = re.findall(r'class="curve with" d="M([^"]*)"', drawn)
+    x, y = np.array([point.split() for point in path.split("L")], dtype=float).T
+    assert np.diff(x).tolist() == pytest.approx([(140 - 12) / 3, 2 * (140 - 12) / 3], abs=0.1)
+    assert (y[0] - y[2]) / (y[0] - y[1]) == pytest.approx(3, abs=0.05)
+    assert (drawn.count("mark void"), drawn.count("mark sensitive"), drawn.count("mark quiet")) == (1, 1, 0)
+    assert 'aria-label="1 at first, 4 at last"' in drawn
 
 
 def test_places_are_to_scale() -> None:
@@ -56,5 +58,3 @@ def test_places_are_to_scale() -> None:
 def test_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one mark"):
         timeline_svg([])
-    with pytest.raises(ValueError, match="at least one mark"):
-        trend_svg([], [], name="x")

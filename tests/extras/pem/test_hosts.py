@@ -17,8 +17,7 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
 from ksdp.extras.pem.hosts import PemPrices, hold_records, run_pem_host
 from ksdp.extras.pem.records import load_functions
 from ksdp.flows.runs.budget import entries
-from ksdp.flows.runs.check import check_peers
-from ksdp.flows.runs.party import Node, RunLog
+from ksdp.flows.runs.party import Node, RunLog, check_peers
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 from ksdp.storage.runs.ledger import Ledger

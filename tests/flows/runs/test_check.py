@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.flows.runs.check import check_peers
-from ksdp.flows.runs.party import Node, enter_documents, run_party
+from ksdp.flows.runs.party import Node, check_peers, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.flows.screening.clear import verify
 from ksdp.protocols.programs.run_terms import Greeting

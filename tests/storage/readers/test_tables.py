@@ -28,7 +28,7 @@ def read(tmp_path):
             frame.to_json(path, orient="records", lines=True)
         spec, columns = CorpusSpec(path=name, **keys), open_columns(path, "utf-8")
         labels = read_labels(spec, columns, len(columns))
-        return read_table(columns, chosen_columns(spec, columns), nonnegative=nonnegative), labels
+        return read_table(spec, columns, chosen_columns(spec, columns), nonnegative=nonnegative)[0], labels
 
     return read
 

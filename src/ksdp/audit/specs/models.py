@@ -375,6 +375,16 @@ class CorpusSpec(Section, frozen=True):
     ratings: the items, whether rated or not; ratings of others are left out."""
     encoding: str = "utf-8"
     """How the text of a CSV or JSON lines file is encoded."""
+    na_values: tuple[str, ...] = ()
+    """What else says in a CSV that a number is missing, beside `NA`, `NaN`, `null` and the like."""
+    decimal: Literal[".", ","] | None = None
+    """What a CSV has before the decimals; a point, and a comma too where none separates columns, by default."""
+    thousands: Literal[".", ",", " ", "'"] | None = None
+    """What a CSV has between thousands."""
+    missing: Literal["refuse", "drop", "median"] = "refuse"
+    """A number of a table that is missing: refused, the row left out, or the median of its column in its place."""
+    categories: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Columns of a table that become one column of 0 and 1 for each of these values, named `column_value`."""
     stemming: str | None = None
     """A Snowball language (`english`); none by default."""
     stop_words: Literal["english", "none"] = "english"

@@ -50,6 +50,13 @@ _GROUPS = 5
 
 _Names = tuple[str, ...]
 CHAPTERS: tuple[tuple[str, str, _Names, _Names], ...] = (
+    ("measured", "What was measured", (), ("result", "worst")),
+    (
+        "release",
+        "What is released, and who might attack it",
+        ("release", "how_often", "released_before", "prior", "main_attacks"),
+        ("asked",),
+    ),
     (
         "processing",
         "Who, why, and whose data",
@@ -59,13 +66,6 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names], ...] = (
         ),
         (),
     ),
-    (
-        "release",
-        "What is released, and who might attack it",
-        ("release", "how_often", "released_before", "prior", "main_attacks"),
-        ("asked",),
-    ),
-    ("measured", "What was measured", (), ("result", "worst")),
     ("appetite", "What is accepted", (), ("appetite",)),
     ("theory", "What theory says", (), ()),
     ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided")),
@@ -265,11 +265,7 @@ def _gaps(summary: Summary) -> dict[str, str]:
 
 def render_dossier(view: AuditModel, dossier: Dossier) -> str:
     """The dossier as one page that loads nothing."""
-    shown = parts_of(view) | {
-        "dossier": dossier,
-        "parts": {anchor: parts for anchor, _, _, parts in CHAPTERS},
-        "not_declared": list(map(_heading, dossier.missing)),
-    }
+    shown = parts_of(view) | {"dossier": dossier, "parts": {anchor: parts for anchor, _, _, parts in CHAPTERS}}
     return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), **shown)
 
 
@@ -358,11 +354,10 @@ def _stated(stated: DeclaredSpec, keys: tuple[str, ...]) -> Iterator[Fact]:
     missing = set(_missing(stated))
     for key in keys:
         value = getattr(stated, key)
-        name = _heading(key)
-        if key in missing:
-            yield Fact(name, ("not declared",), "missing")
-        elif value not in ("", None):
-            yield Fact(name, _words(value), "declared")
+        if key not in missing and value not in ("", None):
+            yield Fact(_heading(key), _words(value), "declared")
+    if names := [_heading(key) for key in keys if key in missing]:
+        yield Fact("Not declared", (", ".join(names),), "missing")
 
 
 def _words(value: Any) -> tuple[str, ...]:

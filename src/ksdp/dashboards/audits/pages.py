@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +15,7 @@ from markupsafe import Markup
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.audit_model import AuditModel, Picture, picture, read_audit_model, written
 from ksdp.dashboards.audits.sentences import title
-from ksdp.dashboards.timeline import Mark, gaps, timeline_svg, trend_svg
+from ksdp.dashboards.timeline import Mark, gaps, spark_svg, timeline_svg
 from ksdp.dashboards.words import counted, words
 from ksdp.storage.audits.continuation import UNDER_WAY, read_origin, read_progress
 from ksdp.storage.audits.documents import (
@@ -39,13 +40,11 @@ class MoreRuns:
     """What is shown of it."""
 
     audit: str
-    """That is continued."""
     state: str
     """As `ksdp.storage.audits.continuation.read_progress` gives it."""
     to: str | None
     """The audit that continues it, once it is finished."""
     documents: int | None
-    """That it was started for."""
     doing: str
     """The stage in words."""
     unit: str
@@ -169,7 +168,7 @@ class AuditsPage(Paged):
     drawn: int
     """Rows of the timeline."""
     timeline: Markup | None
-    trends: tuple[Markup, ...]
+    trends: tuple[tuple[Markup, str], ...]
     """Of the chosen series, or of the only one."""
     left_out: int
     """Older audits that the pictures leave out."""
@@ -185,24 +184,30 @@ class AuditsPage(Paged):
         return {"series": self.chosen.key if self.chosen else None}
 
 
-def _kind(entry: Brief) -> str:
+def kind_of(entry: Brief) -> str:
+    """How an audit is marked in a picture over time."""
     if not entry.valid:
         return "void"
     return "sensitive" if entry.verdicts.sensitive else "quiet"
 
 
 def _row(name: str, entries: Sequence[Brief]) -> tuple[str, list[Mark], list[Any]]:
-    return name, [Mark(e.finished, _kind(e)) for e in entries], gaps([e.finished for e in entries])
+    return name, [Mark(e.finished, kind_of(e)) for e in entries], gaps([e.finished for e in entries])
 
 
-def _trends(entries: Sequence[Brief]) -> tuple[Markup, ...]:
-    missing = gaps([entry.finished for entry in entries])
-    sensitive = [Mark(e.finished, _kind(e), float(e.verdicts.sensitive) if e.valid else None) for e in entries]
-    largest = [Mark(e.finished, _kind(e), e.largest if e.valid else None) for e in entries]
-    return (
-        trend_svg(sensitive, missing, name="sensitive documents"),
-        trend_svg(largest, missing, name="largest advantage", top=1.0),
-    )
+def _trends(entries: Sequence[Brief]) -> tuple[tuple[Markup, str], ...]:
+    """Pictures of two numbers over the audits of one setting, each with a sentence."""
+    valid, drawn = [entry for entry in entries[::-1] if entry.valid], []
+    for name, number, form in (
+        ("Sensitive documents", lambda one: float(one.verdicts.sensitive), "{:,.0f}"),
+        ("Largest advantage", lambda one: one.largest, "{:.2f}"),
+    ):
+        values = [number(one) for one in valid] or [math.nan]
+        said = (form.format(value) for value in (values[0], values[-1], min(values), max(values)))
+        sentence = "{}: {} at first, {} at last, between {} and {}.".format(name, *said)
+        marks = [Mark(entry.finished, kind_of(entry), number(entry)) for entry in entries[::-1]]
+        drawn.append((spark_svg(marks, sentence), sentence))
+    return tuple(drawn)
 
 
 def _by_series(history: Sequence[Brief]) -> dict[str, list[Brief]]:
@@ -243,15 +248,6 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A key of the spec that is not the same."""
-
-    key: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
 class StatisticPair:
     """One statistic in both; None where an audit did not try it."""
 
@@ -265,15 +261,6 @@ class StatisticPair:
         return self.before is not None and self.after is not None and self.before.version == self.after.version
 
 
-@dataclass(frozen=True)
-class Moved:
-    """A document whose verdict is another one."""
-
-    document: str
-    before: float
-    after: float
-
-
 @dataclass(frozen=True, eq=False)
 class ComparePage(Paged):
     """What the page shows; without two audits, only the choice."""
@@ -281,13 +268,15 @@ class ComparePage(Paged):
     audits: tuple[Brief, ...]
     before: Summary | None
     after: Summary | None
-    differences: tuple[Difference, ...]
+    differences: tuple[tuple[str, str, str], ...]
+    """Keys of the spec that differ, with what they were and are."""
     same_corpus: bool
     moves: Mapping[tuple[str | None, str | None], int]
     statistics: tuple[StatisticPair, ...]
     shown: tuple[str, str] | None
     """Verdicts before and after of the documents that are listed."""
-    rows: tuple[Moved, ...]
+    rows: Sequence[tuple[str, float, float]]
+    """Documents, with D before and after."""
     page: int
 
 
@@ -300,12 +289,10 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + key, text if len(text) <= 80 else text[:77] + "…"
 
 
-def _differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
+def _differences(before: Summary, after: Summary) -> tuple[tuple[str, str, str], ...]:
     one, other = (dict(_flat(summary.spec.model_dump(mode="json"))) for summary in (before, after))
     keys = [*one, *(key for key in other if key not in one)]
-    return tuple(
-        Difference(key, one.get(key, "–"), other.get(key, "–")) for key in keys if one.get(key) != other.get(key)
-    )
+    return tuple((key, one.get(key, "–"), other.get(key, "–")) for key in keys if one.get(key) != other.get(key))
 
 
 @lru_cache(maxsize=64)
@@ -352,7 +339,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
             StatisticPair(name, before.statistics.get(name), after.statistics.get(name)) for name in names
         ),
         shown=shown,
-        rows=tuple(Moved(*row) for row in changed),
+        rows=changed,
         total=total,
         page=page,
     )

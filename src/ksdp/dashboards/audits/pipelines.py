@@ -7,8 +7,9 @@ for a finding, and closes what a new file does not have. The others list what an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as Xml
@@ -17,6 +18,7 @@ from ksdp.dashboards.audits.sentences import called, explored
 from ksdp.dashboards.words import plural
 from ksdp.storage.audits.history import Summary, Verdict
 from ksdp.storage.audits.queries import Filter, Findings
+from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
@@ -58,6 +60,8 @@ class Check:
     message: str
     documents: tuple[str, ...] = ()
     """Those named."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Where they stand in the corpus, if a line of it is a document."""
 
 
 def checks(store: Store, summary: Summary, fail_on: Collection[str]) -> list[Check]:
@@ -66,8 +70,9 @@ def checks(store: Store, summary: Summary, fail_on: Collection[str]) -> list[Che
     results = [Check("controls", "controls", "fail" if void else "pass", void or RULES["controls"][0])]
     for rule in FAIL_ON:
         documents, broken = _broken(store, rule, summary)
+        lines = _lines(store, summary) if documents else {}
         state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
-        results.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents))
+        results.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents, lines))
     return results
 
 
@@ -90,6 +95,16 @@ def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...],
     rows = Findings(store.audit(summary.audit)).page(Filter(verdict=rule), limit=NAMED).rows
     words = f"{_units(count, summary)} of {summary.documents:,} {rule}. {explored(summary)}"
     return tuple(visible(row.document) for row in rows), words.strip()
+
+
+def _lines(store: Store, summary: Summary) -> dict[str, int]:
+    """The line of every document, in a file of numbers with a document a line."""
+    corpus, first = summary.spec.corpus, {".csv": 2, ".tsv": 2, ".jsonl": 1}
+    head = first.get(Path(corpus.path).suffix)
+    if head is None or corpus.columns is None or summary.corpus_about.without_features:
+        return {}
+    ids = open_corpus(store.corpus(summary.corpus)).ids.tolist()
+    return {visible(name): head + at for at, name in enumerate(ids)}
 
 
 def _units(number: int, summary: Summary) -> str:
@@ -153,7 +168,8 @@ def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
             continue
         results.append(_result(check, summary, "", check.message + _others(check, summary)))
         results += [
-            _result(check, summary, document, f"{document} is {check.rule}.") for document in check.documents
+            _result(check, summary, document, f"{document} is {check.rule}.", check.lines.get(document, 1))
+            for document in check.documents
         ]
     made = summary.provenance
     driver = {"name": "ksdp", "version": made.versions["ksdp"], "rules": rules}
@@ -167,12 +183,12 @@ def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
     return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
 
 
-def _result(check: Check, summary: Summary, document: str, message: str) -> dict[str, Any]:
+def _result(check: Check, summary: Summary, document: str, message: str, line: int = 1) -> dict[str, Any]:
     """One result: every one needs a place in a file, or GitHub refuses them all."""
     place: dict[str, Any] = {
         "physicalLocation": {
             "artifactLocation": {"uri": quote(summary.spec.corpus.path)},
-            "region": {"startLine": 1},
+            "region": {"startLine": line},
         }
     }
     if document:

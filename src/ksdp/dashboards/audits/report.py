@@ -70,6 +70,11 @@ def standalone(template: str, *, sheets: tuple[str, ...] = ("app.css",), **value
     return _environment().get_template(template).render(css=css, css_hash=css_hash, **values)
 
 
+def words_of(template: str, **values: Any) -> str:
+    """Render what a command prints, or a notebook shows under a cell."""
+    return _environment().get_template(template).render(**values)
+
+
 def printer() -> Callable[[str], bytes]:
     """Return a function that prints a page that stands alone to PDF; it loads nothing."""
     try:

@@ -580,9 +580,11 @@ def precise(summary: Summary) -> list[str]:
         ("for half of the documents with a detected leak", combined.median),
     )
     least = ", ".join(f"{percent(right)} {whom}" for whom, right in known if right is not None)
+    prior = percent(summary.spec.declared.prior or 0.0)
     found = [
-        "Who claims by the best threshold that a document took part, as fresh runs measured it by itself, "
-        f"is right at least {least}."
+        f"Before anybody looks, an accusation that a document took part is right {prior} of the time. By somebody "
+        f"who looks first, with the best threshold, it is right at least {least}. This is a floor: whoever "
+        "accuses seldom is right more often."
     ]
     if combined.median_at_fpr_01 is not None:
         right = percent(combined.median_at_fpr_01)

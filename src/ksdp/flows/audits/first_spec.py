@@ -10,15 +10,17 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.planning import make_plan
+from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, parse_spec
 from ksdp.audit.specs.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.flows.audits.forecast import before_words, known_before
-from ksdp.storage.corpora import load_corpus
+from ksdp.storage.corpora import find_source, load_corpus
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse
 from ksdp.storage.readers.files import extension, shown
@@ -53,6 +55,31 @@ _OFFICE = "cp1252"
 def spec_beside(data: str) -> Path:
     """The spec of a file where nobody names one: beside it, or in this folder where the file is at a URL."""
     return Path(name_at(data) if is_url(data) else data).with_suffix(".toml")
+
+
+def profile(spec: str, folder: Path) -> list[str]:
+    """A table of the columns of the file of a first spec: what each is taken for, or why it is left out.
+
+    Beside it how many values are missing, how many different ones there are, and the share of the squared length
+    of all that is read as numbers. Nothing where the file has no named columns.
+    """
+    corpus = parse_spec(tomllib.loads(spec)).corpus
+    source = find_source(corpus, folder)
+    if source.kind not in ("table", "text", "ratings"):
+        return []
+    columns, taken = source.columns, {corpus.id: "id", corpus.party: "party", corpus.text: "text"}
+    for why, names in re.findall(r"^# (left out[^:]*): (.*)$", spec, re.MULTILINE):
+        taken |= dict.fromkeys(names.split(", "), why)
+    numbers = {name: np.nansum(columns.numbers(name, missing=True) ** 2) for name in corpus.columns or ()}
+    total, lines = sum(numbers.values()), [f"{'column':24}  missing   values    length  taken as"]
+    for name in columns.names:
+        array, length = columns.read(name), numbers.get(name)
+        missing = pc.sum(pc.is_null(array) if columns.typed else columns.absent(array)).as_py() or 0
+        share = "" if length is None else f"{100 * length / (total or 1.0):.1f} %"
+        what = taken.get(name, "left out" if length is None else "number")
+        values = pc.count_distinct(array, mode="all").as_py()
+        lines.append(f"{visible(name)[:24]:24} {missing:8,} {values:8,} {share:>9}  {what}")
+    return lines
 
 
 def first_spec(data: str, folder: Path, margin: float) -> str:
@@ -127,12 +154,15 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         counters += [name for name in codes if name not in counters and _unique(columns, name)]
     if identity is None and counters:
         identity = counters[0]
-    party = _party(columns, [name for name in columns.names if name not in (text, group, identity, *counters)])
+    nearly = "" if identity is not None else next((n for n in columns.names if _repeats(columns, n)), "")
+    party = _party(
+        columns, [name for name in columns.names if name not in (text, group, identity, nearly, *counters)]
+    )
     if text is not None:
         keys["text"] = text
     else:
         ids = [name for name in columns.names if name.lower() in _IDS or name.lower().endswith("_id")]
-        ids += [name for name in (identity, *counters) if name is not None and name not in ids]
+        ids += [name for name in (identity, nearly, *counters) if name and name not in ids]
         plain = numeric - {*ids, party}
         numbers = [n for n in columns.names if n in plain and not _ends(n, "labels")]
         wanted = [name for name in numbers if _whole(columns, name)]
@@ -149,27 +179,38 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     unnamed = "" if "id" in keys else "# no id: documents go by the numbers of their rows\n"
     one_person = 'audit what one person has as one: design.unit = "group"'
     notes = unnamed + ("" if columns.separator == "," else f"# separated by {columns.separator!r}\n")
-    if identity is not None and "id" not in keys and group is None:
-        group = identity
-        notes += f"# left out, as it repeats: {identity}\n"
+    if nearly:
+        notes += f"# {nearly} would be the id but for {_repeats(columns, nearly)} rows that repeat one\n"
+    again = nearly or (identity if "id" not in keys else None)
+    if again and group is None:
+        group = again
+        notes += f"# left out, as it repeats: {again}\n"
     notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
     if text is not None:
-        taken = (text, identity if "id" in keys else None, group, party)
-        others = [name for name in columns.names if name not in taken]
-        notes += f"# left out: {', '.join(others)}\n" if others else ""
+        said = (text, identity if "id" in keys else None, group, party)
+        others = [name for name in columns.names if name not in said]
+        notes += f"# left out beside the text: {', '.join(others)}\n" if others else ""
+        notes += "# take `text` away, and the numbers are audited in its place\n" if numeric & {*others} else ""
         notes += '# stop_words = "none"         # for texts that are not in English\n'
     if "columns" in keys:
         labels = [name for name in columns.names if _ends(name, "labels") and name != party]
         gaps = [name for name in numbers if name not in wanted]
         words = [name for name in texts if name not in (*ids, group, party, *labels)]
         for why, others in (
-            ("as ids", [n for n in ids if n != identity]),
+            ("as ids", [n for n in ids if n not in (identity, nearly)]),
             ("as labels", [name for name in labels if name not in numeric]),
             ("as labels, which `gain.target` may foretell", [name for name in labels if name in numeric]),
             ("as numbers are missing", gaps),
             ("as no numbers", words),
         ):
             notes += f"# left out {why}: {', '.join(others)}\n" if others else ""
+        notes += "" if not gaps else '# missing = "median"          # or "drop": name them in `columns` then\n'
+        if dates := [name for name in words if _whole(columns, name)]:
+            notes += f"# dates, read as days where `columns` names them: {', '.join(dates)}\n"
+        for name in words:
+            if _parties(columns, name):
+                values = json.dumps(np.unique(columns.labels(name)).tolist(), ensure_ascii=False)
+                notes += f"# categories.{json.dumps(name)} = {values}\n"
         notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
     return keys, notes
 
@@ -197,13 +238,13 @@ def _party(columns: Columns, names: list[str]) -> str | None:
     return few[0] if usual or len(few) == 1 else None
 
 
-def _parties(columns: Columns, name: str) -> bool:
+def _parties(columns: Columns, name: str, least: int = _OF_A_PARTY, most: int = _MOST_PARTIES) -> bool:
     """Whether a column has so few values that they may be parties, with some rows each."""
     try:
         counts = np.unique(columns.labels(name), return_counts=True)[1]
     except CorpusError:
         return False
-    return 2 <= len(counts) <= _MOST_PARTIES and bool(counts.min() >= _OF_A_PARTY)
+    return 2 <= len(counts) <= most and bool(counts.min() >= least)
 
 
 def _ends(name: str, kind: str) -> bool:
@@ -256,6 +297,14 @@ def _counts_rows(columns: Columns, name: str) -> bool:
         return False
     first = numbers[:1].sum()
     return first in (0, 1) and len(numbers) > 2 and bool((numbers == np.arange(len(numbers)) + first).all())
+
+
+def _repeats(columns: Columns, name: str) -> int:
+    """In how many rows a column repeats, whose name ends as that of an id and whose values nearly are; else 0."""
+    if not _ends(name, "ids") or not _parties(columns, name, least=1, most=len(columns)):
+        return 0
+    repeats = len(columns) - len(np.unique(columns.labels(name)))
+    return repeats if repeats <= len(columns) // 10 else 0
 
 
 def _unique(columns: Columns, name: str) -> bool:

@@ -27,6 +27,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.moments import TermCounts
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.mechanisms.schema import opened
+from ksdp.audit.randomness import os_random
 from ksdp.audit.reviewing import excluded_words, exclusion_row
 from ksdp.audit.screening.clearance import MechanismIdentity, entering_units
 from ksdp.audit.specs.models import CorpusSpec
@@ -34,12 +35,12 @@ from ksdp.flows.interruption import Clock, utc_now
 from ksdp.flows.runs.budget import BudgetGuard
 from ksdp.flows.runs.protocol_files import Run, features_hash
 from ksdp.protocols.channel.keys import Participant
-from ksdp.protocols.channel.rounds import Rounds
-from ksdp.protocols.network.links import LinkTimes
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.network.links import RUNS, LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Note, Peer, run_over_mesh
 from ksdp.protocols.network.tls import OTHER_CLOCK, TURNED_AWAY, make_credentials
 from ksdp.protocols.programs.programs import is_noisy, party_program, sum_entries
-from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds, server_rounds
+from ksdp.protocols.programs.rounds import RunOutcome, compare, largest_message, party_rounds, server_rounds
 from ksdp.protocols.programs.run_terms import LARGEST_GREETING, Statement
 from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.protocols.programs.share_terms import covers_final, opens_final
@@ -605,3 +606,21 @@ def run_server(node: Node[Run]) -> dict[str, Any]:
     collects = {"collects": True}
     rounds = server_rounds(node.run.terms)
     return run_node(node, rounds, header=collects, about=collects, own={})
+
+
+def check_peers(node: Node[AgreedRun], wait: float) -> dict[str, str]:
+    """A dry run: connect with all peers as a run does, compare greetings, and part."""
+    peers = peers_of(node.run, node.name)
+    patience = dict.fromkeys(peers, wait)
+    mesh = node.mesh(limit=0, times=LinkTimes(), note=lambda **_: None, patience=patience, checks=True)
+    greeted = compare(RoundEngine(node.name, tuple(peers)), node.run.said, os_random)
+
+    async def play() -> dict[str, str]:
+        async with mesh:
+            said = await run_over_mesh(greeted, mesh, present=wait, note=lambda **_: None)
+            for name in peers.keys() - said.keys():
+                lost = mesh.links[name].failed.result()
+                said[name] = "" if lost.word == RUNS else str(lost)
+        return dict(sorted(said.items()))
+
+    return asyncio.run(play())

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL
 
-from ksdp.audit.errors import KsdpError
-from ksdp.storage.clearances import read_clearance, stored_clearances
+from ksdp.storage.clearances import stored_clearance, stored_clearances
 from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun
 from ksdp.storage.store import Store
 
@@ -60,30 +57,20 @@ def emit_expired(store: Store, now: datetime) -> None:
     """Emit, once each, which of the clearances that were signed in a store have expired."""
     for path in stored_clearances(store) if _is_watched() else ():
         mark = path.with_suffix(".expired")
-        signed = None if mark.exists() else _signed(path)
-        if signed is None or now < signed[0]:
+        signed = None if mark.exists() else stored_clearance(path)
+        if signed is None or now < signed.expires:
             continue
-        expires, audits, listed = signed
-        payload = {"expired": expires.isoformat(), "documents": listed}
+        payload = {"expired": signed.expires.isoformat(), "documents": len(signed.documents)}
         about = {"prefect.resource.id": f"ksdp.clearance.{path.stem}"}
         with contextlib.suppress(OSError):  # without room or right to mark it, it would be told every few seconds
             mark.touch()
-            if now < expires + _NEWS:
-                emit_event("ksdp.clearance.expired", about, related=_audits(*audits), payload=payload)
+            if now < signed.expires + _NEWS:
+                emit_event("ksdp.clearance.expired", about, related=_audits(*signed.audits), payload=payload)
 
 
 def _is_watched() -> bool:
     """Whether a server is named: where none is, Prefect would start one to take the event."""
     return bool(PREFECT_API_URL.value())
-
-
-@cache
-def _signed(path: Path) -> tuple[datetime, tuple[str, ...], int] | None:
-    """(expires, audits, documents) of a clearance, whose name is its hash; None where it is damaged."""
-    with contextlib.suppress(KsdpError):
-        clearance = read_clearance(path)
-        return clearance.expires, tuple(clearance.audits), len(clearance.documents)
-    return None
 
 
 def _audits(*ids: str | None) -> list[dict[str, Any]]:

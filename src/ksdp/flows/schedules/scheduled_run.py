@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Completed
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InvalidAudit, SpecError, StoreError
+from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.appetite import Appetite
@@ -63,6 +65,7 @@ from ksdp.storage.schedules.schedule_files import (
     append_run,
     check_schedulable,
     hold,
+    note_failure,
     read_runs,
     read_schedule,
 )
@@ -216,7 +219,13 @@ async def scheduled_audit(
     with ExitStack() as stack:
         await _held(opened, stack)
         started = utc_now()
-        attempted = await attempt(str(opened.root), read, full)
+        try:
+            attempted = await attempt(str(opened.root), read, full)
+        except Exception as error:  # of one that nobody foresaw the kind alone: its message may hold anything
+            said = str(error) if isinstance(error, KsdpError) else type(error).__name__
+            note_failure(opened, schedule, utc_now(), said)
+            raise
+        note_failure(opened, schedule, started, None)
         findings, drift = await asyncio.to_thread(_findings, opened, read, attempted, started)
         run = ScheduledRun(
             **findings,
@@ -229,6 +238,10 @@ async def scheduled_audit(
         if drift is not None and run.audit is not None:  # after the line that it belongs to
             write_drift(opened, schedule, run.audit, drift)
     emit_run(opened, read, run)
+    if run.verdicts and run.flow_run:
+        async with get_client() as client:
+            counts = ", ".join(f"{number} {word}" for word, number in run.verdicts.items())
+            await client.update_flow_run(UUID(run.flow_run), name=f"{schedule}: {counts}")
     try:
         await publish_run(opened, read, run, attempted.summary, drift)
     except Exception as error:  # the store has it all; a page less is no failed audit

@@ -545,6 +545,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
         left_open=len(chosen.left_open),
         not_picked=len(chosen.not_picked),
         left_out=sum(len(out) for _, out in screened.left_out),
+        every_attack=len({*proved} & every_attack),
     )
     return Grounds(
         plan=plan,

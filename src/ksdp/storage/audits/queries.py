@@ -62,6 +62,8 @@ class Filter:
     but: str | None = None
     even: tuple[str, ...] = ()
     """These documents in spite of it."""
+    statistic: str | None = None
+    """Their strongest one."""
 
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict not in VERDICTS:
@@ -153,6 +155,15 @@ class Findings:
         places = f"select place from {self._from} where {where} order by {nearer} {part}"
         rows = self._run(f"select {_ROW} from {self._from} where place in ({places}) order by {order}", **values)
         return Page(tuple(Row(*row) for row in rows), total)
+
+    def reasons(self, chosen: Filter) -> list[tuple[str, str, int, float, float]]:
+        """Documents of one verdict and one strongest statistic: how many, and from which D to which."""
+        where, values = _where(chosen)
+        return self._run(
+            "select verdict, statistic, count(*), min(distance), max(distance) from read_parquet($verdicts) "
+            f"where {where} group by 1, 2 order by verdict = 'sensitive' desc, 1, 3 desc, 2",
+            **values,
+        )
 
     def document(self, document: str) -> Row | None:
         """One document's row; None where the audit does not have it."""
@@ -301,6 +312,9 @@ def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
     if chosen.but is not None:
         terms.append("(verdict <> $but or document in (select unnest(cast($even as varchar[]))))")
         values |= {"but": chosen.but, "even": list(chosen.even)}
+    if chosen.statistic is not None:
+        terms.append("statistic = $statistic")
+        values["statistic"] = chosen.statistic
     if chosen.search:
         terms.append("contains(lower(document), lower($search))")
         values["search"] = chosen.search

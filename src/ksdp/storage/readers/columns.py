@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,20 +102,9 @@ def _open_csv(path: Path, encoding: str) -> Columns:
         raise Refused(path, f"has {got} fields where the header has {expected}.", row=wrong[0].number - 1)
 
     def read(name: str) -> pa.Array:
-        return _with_points(_one_array(table.column(name).slice(0, rows)), separator)
+        return _one_array(table.column(name).slice(0, rows))
 
     return Columns(path, encoding, names, rows, False, read, separator=separator)
-
-
-_DECIMAL_COMMAS = r"^\s*[+-]?\d+(,\d+)?\s*$"
-
-
-def _with_points(column: pa.Array, separator: str) -> pa.Array:
-    """A column of numbers with decimal commas, which a comma cannot separate, with points; any other as it is."""
-    if separator == "," or not pc.any(pc.match_substring(column, ",")).as_py():
-        return column
-    numbers = pc.or_(pc.match_substring_regex(column, _DECIMAL_COMMAS), pc.is_in(column, MISSING))
-    return pc.replace_substring(column, ",", ".") if pc.all(numbers).as_py() else column
 
 
 def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
@@ -407,6 +397,10 @@ class Columns:
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Types of the columns, if they are known before any is read (Parquet)."""
     separator: str = ","
+    """The separator of a CSV; and how the CSV writes numbers, as `CorpusSpec` says it."""
+    na_values: tuple[str, ...] = ()
+    decimal: str | None = None
+    thousands: str | None = None
 
     def __len__(self) -> int:
         return self.rows
@@ -472,9 +466,14 @@ class Columns:
         return place[encoded.indices.to_numpy()], labels[order]
 
     def numbers(self, name: str, *, nonnegative: bool = False, missing: bool = False) -> NDArray[np.float64]:
-        """Return a column of finite numbers (true and false are 1 and 0); `missing` ones are NaN, or refused."""
+        """Return a column of finite numbers; true and false are 1 and 0, dates are days from 1970 on.
+
+        `missing` ones are NaN, or refused.
+        """
         array = self._read(name)
-        if not self.typed:
+        if (days := _days(array)) is not None:
+            array = days
+        elif not self.typed:
             array = self._parse(name, array)
         elif not (_is_number(array.type) or pa.types.is_boolean(array.type)):
             raise Refused(self.path, f"holds {array.type}; numbers are needed.", column=name)
@@ -497,13 +496,22 @@ class Columns:
             return False
         if self.typed:
             return _is_number(array.type)
-        present = _present(array)
+        present = self._numerals(array)
         return present.null_count < len(present) and _casts(present)
 
-    def table(self, names: Sequence[str], *, nonnegative: bool = False) -> NDArray[np.float64]:
-        """Return columns of finite numbers, shape (rows, names)."""
+    def table(
+        self, names: Sequence[str], *, nonnegative: bool = False, missing: bool = False
+    ) -> NDArray[np.float64]:
+        """Return columns of finite numbers, shape (rows, names); `missing` ones are NaN, or refused."""
         self.require(names)
-        return np.column_stack([self.numbers(name, nonnegative=nonnegative) for name in names])
+        return np.column_stack([self.numbers(name, nonnegative=nonnegative, missing=missing) for name in names])
+
+    def indicators(self, name: str, values: Sequence[str]) -> NDArray[np.float64]:
+        """Return a column of text as 0 and 1, one column a value, shape (rows, values); no other may be there."""
+        labels, known = self._labels(name), pa.array(values, pa.large_string())
+        self._refuse(name, pc.invert(pc.is_in(labels, known)), "is no such category.")
+        places = pc.index_in(labels, known).to_numpy(zero_copy_only=False)
+        return np.asarray(np.eye(len(values))[places], dtype=np.float64)
 
     def _read(self, name: str) -> pa.Array:
         self.require([name])
@@ -546,7 +554,7 @@ class Columns:
         return array
 
     def _parse(self, name: str, array: pa.Array) -> pa.Array:
-        trimmed = _present(array)
+        trimmed = self._numerals(array)
         if _casts(trimmed):
             return trimmed.cast(pa.float64())
         start, stop = 0, len(trimmed)  # the first fault is in here
@@ -558,6 +566,23 @@ class Columns:
                 stop = middle
         raise Refused(self.path, "is not a number.", row=start + 1, column=name)
 
+    def absent(self, array: pa.Array) -> pa.Array:
+        """Which texts of a CSV say that a number is missing."""
+        text, own = pc.utf8_trim_whitespace(array), pa.array(self.na_values, pa.large_string())
+        return pc.or_(pc.is_null(text), pc.or_(pc.is_in(text, MISSING), pc.is_in(text, own)))
+
+    def _numerals(self, array: pa.Array) -> pa.Array:
+        """Texts of a CSV as Arrow reads numbers; null where one is missing."""
+        text = pc.if_else(self.absent(array), pa.scalar(None, pa.large_string()), pc.utf8_trim_whitespace(array))
+        if self.thousands is not None:
+            grouped = rf"^[+-]?\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+([.,]\d+)?$"
+            plain = pc.replace_substring(text, self.thousands, "")
+            text = pc.if_else(pc.match_substring_regex(text, grouped), plain, text)
+        if (self.decimal or ("." if self.separator == "," else ",")) == ",":
+            commas = pc.match_substring_regex(text, r"^[+-]?\d+,\d+$")
+            text = pc.if_else(commas, pc.replace_substring(text, ",", "."), text)
+        return text
+
     def _refuse(self, name: str, faulty: pa.Array | NDArray[np.bool_], problem: str) -> None:
         mask = np.asarray(faulty if isinstance(faulty, np.ndarray) else faulty.to_numpy(zero_copy_only=False))
         if mask.any():
@@ -568,10 +593,22 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _present(array: pa.Array) -> pa.Array:
-    """Texts of a CSV without the space around them; null where a number is missing."""
-    trimmed = pc.utf8_trim_whitespace(array)
-    return pc.if_else(pc.is_in(trimmed, MISSING), pa.scalar(None, pa.large_string()), trimmed)
+_DAY = 24 * 3600 * 10**6
+
+
+def _days(array: pa.Array) -> pa.Array | None:
+    """Days from 1970 on, of a column of dates or of times, or of texts that are such by ISO 8601; else None."""
+    if pa.types.is_large_string(array.type):
+        if not pc.any(pc.match_substring_regex(array, r"^\d{4}-\d\d-\d\d")).as_py():
+            return None
+        array = pc.if_else(pc.is_in(array, MISSING), pa.scalar(None, array.type), array)
+    elif not (pa.types.is_date(array.type) or pa.types.is_timestamp(array.type)):
+        return None
+    try:
+        times = array.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return None
+    return pc.divide(times.cast(pa.int64()).cast(pa.float64()), float(_DAY))
 
 
 def _casts(array: pa.Array) -> bool:

@@ -62,13 +62,28 @@ def row_numbers(rows: int) -> NDArray[np.str_]:
     return np.arange(1, rows + 1).astype(np.str_)
 
 
-def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) -> sp.csr_array:
-    """Read these columns in that order; true and false count as 1 and 0."""
-    values = columns.table(chosen, nonnegative=nonnegative)
+def read_table(
+    spec: CorpusSpec, columns: Columns, chosen: Sequence[str], *, nonnegative: bool
+) -> tuple[sp.csr_array, NDArray[np.bool_]]:
+    """Read these columns in that order, then the categories; and which rows are kept, as no number is missing.
+
+    True and false count as 1 and 0.
+    """
+    values = columns.table(chosen, nonnegative=nonnegative, missing=spec.missing != "refuse")
+    absent: NDArray[np.bool_] = np.isnan(values)
+    kept: NDArray[np.bool_] = np.ones(len(columns), dtype=np.bool_)
+    if spec.missing == "drop":
+        kept &= ~absent.any(axis=1)
+    elif absent.any():
+        if (empty := absent.all(axis=0)).any():
+            name = chosen[int(empty.argmax())]
+            raise Refused(columns.path, "holds no number, so that it has no median.", column=name)
+        values = np.where(absent, np.nanmedian(values, axis=0), values)
     if (beyond := np.abs(values) > LARGEST).any():
         at, row = np.argwhere(beyond.T)[0].tolist()
         raise Refused(columns.path, f"is {values[row, at]:.3g}; {TOO_LARGE}", row=row + 1, column=chosen[at])
-    return sp.csr_array(values)
+    coded = [columns.indicators(name, of) for name, of in spec.categories.items()]
+    return sp.csr_array(np.hstack([values, *coded])[kept]), kept
 
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -84,7 +99,7 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
         raise SpecError("`corpus.columns` must name at least one column, and each one once.")
     chosen = spec.columns
     if chosen is None:
-        taken = (*named_columns(spec), *filter(_PANDAS_INDEX.fullmatch, columns.names))
+        taken = (*named_columns(spec), *spec.categories, *filter(_PANDAS_INDEX.fullmatch, columns.names))
         columns.require(name for name in columns.names if name not in taken)
         chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
         others = set(columns.names) - set(taken) - set(chosen)
@@ -94,11 +109,11 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
                 f"only `{chosen[0]}` holds numbers among {columns.listed()}; name the column that holds the text "
                 "(`corpus.text`), or the numeric ones (`corpus.columns`).",
             )
-    if not chosen:
+    if not chosen and not spec.categories:
         raise Refused(
             columns.path,
             f"there is no numeric column among {columns.listed()}; name the column that holds the text "
-            "(`corpus.text`), or make categories columns of 0 and 1 (`pandas.get_dummies(table, dtype=int)`).",
+            "(`corpus.text`), or the categories with their values (`corpus.categories`).",
         )
     return chosen
 

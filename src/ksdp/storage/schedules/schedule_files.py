@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -111,7 +112,7 @@ def hold(store: Store) -> AbstractContextManager[bool]:
 
 
 Outcome = Literal["audited", "unchanged", "void"]
-"""`unchanged`: no document to audit, nothing spent. A run that failed has no line: Prefect's pages say why."""
+"""`unchanged`: no document to audit, nothing spent. A run that failed has no line (`read_failure`)."""
 
 
 class ScheduledRun(BaseModel):
@@ -174,6 +175,20 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
     except OSError as error:
         why = error.strerror or error
         raise StoreError(f"the history of schedule {name!r} cannot be written: {why}.") from error
+
+
+def note_failure(store: Store, name: str, at: datetime, reason: str | None) -> None:
+    """Keep why the last run of a schedule failed; None: it did not."""
+    path = schedule_folder(store, name) / "failed.json"
+    path.unlink(missing_ok=True)
+    if reason is not None:
+        write_checked_json(path, {"failed": f"at {at:%-d %b %Y, %H:%M} UTC: {reason}"})
+
+
+def read_failure(store: Store, name: str) -> str | None:
+    """When the last run of a schedule failed, and why; None where it did not."""
+    path = schedule_folder(store, name) / "failed.json"
+    return read_object(path, lambda one: str(one["failed"]), name, "delete it") if path.is_file() else None
 
 
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:

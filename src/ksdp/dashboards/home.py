@@ -1,0 +1,250 @@
+"""The home page: what needs somebody today, and every question with its light and its trend over all audits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from markupsafe import Markup
+
+from ksdp.dashboards.addresses import link
+from ksdp.dashboards.audits.pages import kind_of, read_more_runs
+from ksdp.dashboards.audits.sentences import title
+from ksdp.dashboards.reviews import Pending, pending_of
+from ksdp.dashboards.timeline import Mark, gaps, spark_svg
+from ksdp.dashboards.words import percent, plural
+from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_audits
+from ksdp.storage.audits.ledger import read_questions
+from ksdp.storage.clearances import Clearance, stored_clearance, stored_clearances
+from ksdp.storage.errors import StoreError
+from ksdp.storage.reviews.decisions import newest_audits, states
+from ksdp.storage.reviews.log import check_chain
+from ksdp.storage.schedules.schedule_files import Schedule, read_failure, read_runs, read_schedules
+from ksdp.storage.store import Store
+
+_SOON, _DRIFT = timedelta(days=30), 0.1
+"""Named is what ends within this, and a change of D between two audits of a schedule above that."""
+
+Light = Literal["act", "look", "fine"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that needs somebody."""
+
+    light: Light
+    about: str
+    words: str
+    href: str
+
+
+@dataclass(frozen=True)
+class QuestionRow:
+    """All audits of one question."""
+
+    pending: Pending
+    """The newest valid one, and where its documents stand."""
+    margin: float
+    audits: int
+    light: Light
+    words: str
+    """Why the light is as it is."""
+    spark: Markup
+    share: float
+    before: float | None
+    """Of sensitive documents, now and in the audit before."""
+
+
+@dataclass(frozen=True)
+class HomePage:
+    """What the page shows."""
+
+    needs: tuple[Need, ...]
+    """Each with its light, the most urgent first."""
+    questions: tuple[QuestionRow, ...]
+
+
+def read_home_page(store: Store, now: datetime) -> HomePage:
+    """Read the page."""
+    needs = [*_of_files(store)]
+    try:
+        for schedule in read_schedules(store):
+            needs += _of_schedule(store, schedule, now)
+    except StoreError as error:
+        needs.append(_damaged(str(error)))
+    rows = []
+    for newest in newest_audits(store):
+        audits = _alike(store, newest)
+        pending = pending_of(store, newest)
+        signed = _newest_clearance(store, {one.audit for one in audits})
+        about = f"{title(newest.mechanism)} on {newest.corpus_path}"
+        mine = [
+            Need(light, about, words, href)
+            for light, words, href in _of_question(store, pending, audits, signed, now)
+        ]
+        needs += mine
+        rows.append(_row(store, pending, audits, mine, signed))
+    order = {"act": 0, "look": 1, "fine": 2}
+    return HomePage(
+        tuple(sorted((one for one in needs if one.light != "fine"), key=lambda one: order[one.light])),
+        tuple(sorted(rows, key=lambda row: order[row.light])),
+    )
+
+
+def _damaged(sentence: str) -> Need:
+    return Need("act", "this store", f"{sentence} “ksdp check” reads every file.", "/audits")
+
+
+def _of_files(store: Store) -> Iterator[Need]:
+    """Damage that shows without reading every file."""
+    yield from map(_damaged, read_history(store).damaged)
+    if not (report := check_chain(store.root)).whole:
+        yield Need("act", "this store", f"The review log is broken: {report.reason}", "/log?check=1")
+    for path in stored_clearances(store):
+        if stored_clearance(path) is None:
+            yield _damaged(f"The copy {path.name[:12]}… of a clearance is not what was signed.")
+
+
+def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Need]:
+    """What failed, did not come, or found something in the last run of a schedule."""
+    about, here = f"schedule {schedule.name}", link("/schedules", f"schedule-{schedule.name}")
+    try:
+        failed, runs = read_failure(store, schedule.name), read_runs(store, schedule.name)
+    except StoreError as error:
+        yield Need("act", about, str(error), here)
+        return
+    late = [since for since, until in gaps([*(run.started for run in runs), now]) if until == now]
+    if not runs and now - schedule.created > timedelta(days=7):
+        late = [schedule.created]
+    if failed is not None:
+        yield Need("act", about, f"The last run failed {failed}", here)
+    elif late:
+        yield Need("act", about, f"No run came since {late[0]:%-d %b, %H:%M} UTC. Does “ksdp serve” run?", here)
+    for last in runs[-1:]:
+        at = f"/audits/{last.audit}" if last.audit else here
+        if last.outcome == "void":
+            yield Need("act", about, f"The last run is void: {last.reason}.", at)
+        if last.appetite_missed:
+            yield Need("act", about, f"The risk appetite is missed: {', '.join(last.appetite_missed)}.", at)
+        if last.became_sensitive:
+            yield Need("act", about, f"{_documents(last.became_sensitive)} became sensitive in the last run.", at)
+        if (last.largest_drift or 0.0) > _DRIFT:
+            yield Need("look", about, f"A D moved by {last.largest_drift:.2f}, and the setting is the same.", at)
+
+
+def _alike(store: Store, newest: Brief) -> list[Brief]:
+    """All audits of the question that people decide about, newest first, void ones among them."""
+    questions = read_questions(store)
+    asked = questions.get(newest.audit)
+    if asked is None:
+        return [newest]
+    same = {name for name, other in questions.items() if asked.same(other)}
+    return [one for one in signable_audits(store) if one.audit in same]
+
+
+def _newest_clearance(store: Store, audits: set[str]) -> Clearance | None:
+    signed = (stored_clearance(path) for path in stored_clearances(store))
+    mine = [one for one in signed if one is not None and one.audits and one.audits[-1] in audits]
+    return max(mine, key=lambda one: one.created, default=None)
+
+
+def _of_question(
+    store: Store, pending: Pending, audits: Sequence[Brief], signed: Clearance | None, now: datetime
+) -> Iterator[tuple[Light, str, str]]:
+    """What a question needs, and where; `fine` comes last, where a signature stands and needs nothing."""
+    brief, counts = pending.brief, pending.counts
+    queue = link("/queue", audit=brief.audit)
+    if not audits[0].valid:
+        words = "Its newest audit is void: none of its verdicts may be used."
+        yield "act", words, f"/audits/{audits[0].audit}"
+    if counts["waiting"]:
+        words = f"A second person must confirm what was decided about {_documents(counts['waiting'])}."
+        yield "act", words, link("/queue", audit=brief.audit, show="waiting")
+    more = read_more_runs(store, brief.audit)
+    if more is not None and more.state in ("failed", "interrupted"):
+        yield "act", f"More runs {'failed' if more.state == 'failed' else 'were interrupted'}.", queue
+    elif counts["more-runs"] and not (more and more.under_way):
+        words = f"More runs of {_documents(counts['more-runs'])} are wanted, and none are under way."
+        yield "act", words, link("/queue", audit=brief.audit, show="more-runs")
+    review = read_summary(store.audit(brief.audit)).spec.declared.review_date
+    if review is not None and review - now.date() <= _SOON:
+        past = review < now.date()
+        words = f"The review {'was' if past else 'is'} due on {review:%-d %b %Y}."
+        yield "act" if past else "look", words, f"/audits/{brief.audit}"
+    yield from _of_clearance(store, pending, signed, now, queue)
+
+
+def _of_clearance(
+    store: Store, pending: Pending, signed: Clearance | None, now: datetime, queue: str
+) -> Iterator[tuple[Light, str, str]]:
+    """Whether a signature stands and for how long; where none does, what waits for a decision."""
+    brief, counts = pending.brief, pending.counts
+    here = f"/audits/{brief.audit}"
+    if signed is not None and brief.audit in signed.audits:
+        end = f"{signed.expires:%-d %b %Y}"
+        out = _fallen(store, brief.audit, signed)
+        if out:
+            yield "act", f"Excluded or proved since it was signed: {_documents(out)}. Sign again.", queue
+        if signed.expires <= now:
+            yield "act", f"The clearance expired on {end}.", here
+        elif signed.expires - now < _SOON:
+            yield "look", f"The clearance expires on {end}.", here
+        elif not out:
+            yield "fine", f"{_documents(len(signed.documents))} may enter a run until {end}.", here
+        return
+    others = counts["open"] - counts["sensitive"]
+    also = f" Undecided: {_documents(others)}."
+    if counts["sensitive"]:
+        words = f"Given away, and nobody has decided: {_documents(counts['sensitive'])}."
+        yield "act", words + (also if others else ""), queue
+    elif others:
+        yield "look", f"{also.strip()} Decide, or audit with more runs.", queue
+    if signed is not None:
+        yield "act", f"It was audited again since the clearance of {signed.created:%-d %b %Y}: sign again.", here
+    elif not counts["open"]:
+        yield "look", "Everything is decided, and nothing is signed: “ksdp clear” signs.", queue
+
+
+def _fallen(store: Store, audit: str, signed: Clearance) -> int:
+    """Documents of a signed list that were excluded, or proved to be given away, after it was signed."""
+    seen, listed = signed.reviewed.log_entries if signed.reviewed else 0, set(signed.documents)
+    groups = signed.sizes.unit == "group"
+    fallen = 0
+    for name, state in states(store, audit).items():
+        out = state.exclusion is not None and state.exclusion.number > seen
+        proved = state.proved_by is not None and state.decided is None
+        fallen += (groups or name in listed) and (out or (proved and not groups))
+    return fallen
+
+
+def _documents(number: int) -> str:
+    return plural(number, "document", "documents")
+
+
+def _share(brief: Brief) -> float:
+    return brief.verdicts.sensitive / max(brief.documents, 1)
+
+
+_SPARKED = 40
+
+
+def _row(
+    store: Store, pending: Pending, audits: Sequence[Brief], needs: Sequence[Need], signed: Clearance | None
+) -> QuestionRow:
+    marks = [Mark(one.finished, kind_of(one), _share(one)) for one in audits[:_SPARKED][::-1]]
+    valid = [_share(one) for one in audits if one.valid]
+    said = f"Sensitive at first: {percent(valid[-1])}; in the newest of {len(audits)} audits: {percent(valid[0])}."
+    light: Light = next((kind for kind in ("act", "look") if any(one.light == kind for one in needs)), "fine")
+    first = next(one for one in needs if one.light == light)
+    return QuestionRow(
+        pending,
+        read_summary(store.audit(pending.brief.audit)).spec.decision_in_run.margin,
+        len(audits),
+        light,
+        first.words,
+        spark_svg(marks, said),
+        valid[0],
+        valid[1] if len(valid) > 1 else None,
+    )
