@@ -140,7 +140,7 @@ def test_scheduling(desk: Desk) -> None:
 
 
 def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    (piped, held), (asked,) = shell("ci.md"), shell("results.md")
+    (piped, held), asked = shell("ci.md"), "\n".join(shell("results.md"))
     desk.type(piped)
     (desk.folder / "appetite.toml").write_text(fences("ci.md", "toml")[0])
     assert "undecided: asked a share of at most 0.1" in desk.type(held)
