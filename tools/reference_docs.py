@@ -62,6 +62,7 @@ PAGES = {
         "measured.md",
         "reproduced.md",
         "peers.md",
+        "decisions.md",
     ),
 }
 FOR_WHOM = {
@@ -83,6 +84,7 @@ TITLES = {
     "file-keys.md": "Keys of the other files",
     "mechanisms.md": "Mechanisms",
     "statistics.md": "Statistics",
+    "decisions.md": "Decisions",
 }
 """Titles of the pages that are written here, which may not be there yet."""
 _FEATURES = 40
@@ -214,6 +216,21 @@ def statistics() -> str:
     return "\n".join(lines) + "\n"
 
 
+def decisions() -> str:
+    """`docs/decisions.md`: every decision by its title."""
+    lines = [
+        "# Decisions",
+        "",
+        "*For maintainers, and for people who ask why things are as they are. Each page says what the question was, what was",
+        "decided, what follows from it, and what was rejected. It needs some knowledge of the code.*",
+        "",
+    ]
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        number, _, title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ").partition(". ")
+        lines.append(f"- [{number}. {title}](decisions/{page.name})")
+    return "\n".join(lines) + "\n"
+
+
 def _title(page: str) -> str:
     path = ROOT / "docs" / page
     return TITLES.get(page) or path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
@@ -234,7 +251,7 @@ def index() -> str:
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
         lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
     lines += ["Federations are audited as they are: `examples/flower/` and `examples/nvflare/`. `SECURITY.md` says who is"]
-    lines += ["trusted with what, and `docs/decisions/` why things are as they are."]
+    lines += ["trusted with what."]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -261,6 +278,7 @@ WRITTEN = {
     "file-keys.md": file_keys,
     "mechanisms.md": mechanisms,
     "statistics.md": statistics,
+    "decisions.md": decisions,
     "results.md": results,
     "README.md": index,
     "llms.txt": llms,
