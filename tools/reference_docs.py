@@ -199,7 +199,7 @@ def statistics() -> str:
         "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one document, and",
         "gives a number. If a spec names no families, an audit tests",
         f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each if the releases allow it, and",
-        "`simulated`. Sentences say *announced* for released.",
+        "`simulated`, unless equations say more. Sentences say *announced* for released.",
     ]
     for family, members in sorted(families.items()):
         names = {one.name for one in members}
