@@ -34,6 +34,7 @@ def _with_contents(app: Any, page: str, source: list[str]) -> None:
     """
     if page.startswith("decisions/"):
         source[0] = source[0].replace("\n\n", "\n\n*For maintainers, and for people who ask why.*\n\n", 1)
+        source[0] = "---\nnosearch: true\n---\n" + source[0]  # readers search the other pages
     if page == "decisions":
         source[0] += "\n" + _contents("Decisions", sorted(f"decisions/{p.name}" for p in _HERE.glob("decisions/*.md")))
     if page != root_doc:
