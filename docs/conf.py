@@ -28,7 +28,7 @@ html_css_files = ["site.css"]
 
 
 def _with_contents(app: Any, page: str, source: list[str]) -> None:
-    """Give the index a table of contents for each of its headings, and the list of decisions its own; these say for whom.
+    """Give the index a table of contents for each of its headings, and decisions theirs; these say for whom.
 
     Pages are read on forges too, which know no such directive; so it is in no file.
     """
@@ -36,7 +36,8 @@ def _with_contents(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("\n\n", "\n\n*For maintainers, and for people who ask why.*\n\n", 1)
         source[0] = "---\nnosearch: true\n---\n" + source[0]  # readers search the other pages
     if page == "decisions":
-        source[0] += "\n" + _contents("Decisions", sorted(f"decisions/{p.name}" for p in _HERE.glob("decisions/*.md")))
+        pages = sorted(f"decisions/{path.name}" for path in _HERE.glob("decisions/*.md"))
+        source[0] += "\n" + _contents("Decisions", pages)
     if page != root_doc:
         return
     parts = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)

@@ -51,7 +51,12 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
 
 def file_keys() -> str:
     """`docs/file-keys.md`."""
-    lines = ["# Keys of the other files", "", "*For engineers and parties who write a protocol file, a budget, an appetite or a PEM file.*", ""]
+    lines = [
+        "# Keys of the other files",
+        "",
+        "*For those who write a protocol file, a budget, an appetite or a PEM file.*",
+        "",
+    ]
     lines += [
         "Written by `tools/reference_docs.py` from the models that check these files. The keys of a spec have"
     ]
@@ -114,7 +119,8 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "*For everybody who types ksdp's commands. Each command has its arguments and options here; which ones a job",
+        "*For everybody who types ksdp's commands. Each command has its arguments and options here; which ones",
+        "a job",
         "needs, and in which order, is shown in the [how-to guides](README.md#how-to-guides).*",
         "",
         "Written by `tools/reference_docs.py` from the commands, as `ksdp COMMAND --help` prints it.",

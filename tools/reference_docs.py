@@ -78,6 +78,15 @@ EXAMPLES = {
     "EffectRow": "ksdp export latest --table effects --to effects.csv",
 }
 """How to read each table of `results.md`."""
+_SHARED = {
+    "document": "Id of the document.",
+    "statistic": "Name of the statistic.",
+    "n_with": "Runs that held the document.",
+    "distance": "Measured D.",
+    "band_high": "Upper end of the band.",
+    "tpr_at_fpr_001_low": "Its lower bound.",
+}
+"""Sentences of columns that several tables have, and whose rows say nothing more of them."""
 TITLES = {
     "api.md": "Python, name by name",
     "commands.md": "Commands",
@@ -142,18 +151,23 @@ def results() -> str:
     from ksdp.storage import store
 
     by_hand = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").partition(_FILES)[0].rstrip()
-    lines = [by_hand, "", _FILES, "", "Written by `tools/reference_docs.py` from the code, as are the tables below.", ""]
+    lines = [by_hand, "", _FILES, "", "Written from the code, as are the tables below.", ""]
     folders = (inspect.getdoc(store) or "").partition("::\n\n")[2].partition("\n\nEverything")[0]
     lines += ["```text", folders, "```", ""]
     for name, command in EXAMPLES.items():
         row = getattr(findings, name)
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
         file, _, said = first.partition(": ")
-        lines += [f"## `{file[1:].partition('.')[0]}`", "", f"A row is {said}" + f" {' '.join(rest.split())}".rstrip(), ""]
+        lines += [
+            f"## `{file[1:].partition('.')[0]}`",
+            "",
+            f"A row is {said} {' '.join(rest.split())}".rstrip(),
+            "",
+        ]
         lines += ["```sh", command, "```", ""]
         words, kinds = all_of(row, described), all_of(row, types_of)
         for column, said in words.items():
-            lines.append(f"- `{column}` ({kinds[column]}): {said}")
+            lines.append(f"- `{column}` ({kinds[column]}): {said or _SHARED[column]}")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -163,12 +177,15 @@ def mechanisms() -> str:
     lines = [
         "# Mechanisms",
         "",
-        "*For engineers and researchers who choose what to audit. For each mechanism the page says what it releases",
+        "*For engineers and researchers who choose what to audit. For each mechanism the page says what it",
+        "releases",
         "and what it promises. `ksdp mechanisms NAME` prints its parameters and its source.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. The final output is in bold. Every epsilon holds for the",
+        "Written by `tools/reference_docs.py` from the code. The final output is in bold. Every epsilon holds",
+        "for the",
         "default parameters. **KSDP** means that the mechanism promises nothing: the audit measures how well one",
-        "document hides among others of the same distribution. An **unsound** promise is a paper's own that does not",
+        "document hides among others of the same distribution. An **unsound** promise is a paper's own that",
+        "does not",
         "hold, or one of a control, which leaks on purpose.",
         "",
     ]
@@ -179,7 +196,7 @@ def mechanisms() -> str:
         releases = make_mechanism(one["name"], {}).releases(_FEATURES)
         arrays = ", ".join(f"**`{r.name}`**" if r.final else f"`{r.name}`" for r in releases)
         lines += ["", f"## `{one['name']}`", "", f"- Releases {arrays}.", f"- Promises {words}."]
-        kept = () if promise["kind"] == "KSDP" else (("Neighbours", "unit"), ("Against whom, trusting whom", "trust"))
+        kept = () if promise["kind"] == "KSDP" else (("Neighbours", "unit"), ("Against and trusting", "trust"))
         lines += [f"- {said}: {promise[key]}." for said, key in kept if promise[key]]
         lines += [f"- {promise['notes']}"] if promise["notes"] and promise["notes"] != _MEASURED else []
     return "\n".join(lines) + "\n"
@@ -196,7 +213,8 @@ def statistics() -> str:
         "*For reviewers who ask what an adversary looked at. Each statistic has one sentence; [what each attack",
         "does](attacks.md) explains them in order of strength.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one document, and",
+        "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one",
+        "document, and",
         "gives a number. If a spec names no families, an audit tests",
         f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each if the releases allow it, and",
         "`simulated`, unless equations say more. Sentences say *announced* for released.",
@@ -221,7 +239,8 @@ def decisions() -> str:
     lines = [
         "# Decisions",
         "",
-        "*For maintainers, and for people who ask why things are as they are. Each page says what the question was, what was",
+        "*For maintainers, and for people who ask why things are as they are. Each page says what the question",
+        "was, what was",
         "decided, what follows from it, and what was rejected. It needs some knowledge of the code.*",
         "",
     ]
@@ -250,8 +269,8 @@ def index() -> str:
     for heading, pages in PAGES.items():
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
         lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
-    lines += ["Federations are audited as they are: `examples/flower/` and `examples/nvflare/`. `SECURITY.md` says who is"]
-    lines += ["trusted with what."]
+    lines += ["Federations are audited as they are: `examples/flower/` and `examples/nvflare/`."]
+    lines += ["`SECURITY.md` says who is trusted with what."]
     return "\n".join(lines).rstrip() + "\n"
 
 
