@@ -22,15 +22,22 @@ html_title = f"{project} {release}"
 html_theme_options = {"footer_icons": []}
 html_copy_source = html_show_sourcelink = False
 html_extra_path = ["llms.txt"]
+html_static_path = ["static"]
+html_js_files = [("copy.js", {"defer": "defer"})]
+html_css_files = ["site.css"]
 
 
 def _with_contents(app: Any, page: str, source: list[str]) -> None:
-    """Give the index a table of contents for each of its headings, and one for the decisions; these say for whom.
+    """Give the index a table of contents for each of its headings, and decisions theirs; these say for whom.
 
     Pages are read on forges too, which know no such directive; so it is in no file.
     """
     if page.startswith("decisions/"):
         source[0] = source[0].replace("\n\n", "\n\n*For maintainers, and for people who ask why.*\n\n", 1)
+        source[0] = "---\nnosearch: true\n---\n" + source[0]  # readers search the other pages
+    if page == "decisions":
+        pages = sorted(f"decisions/{path.name}" for path in _HERE.glob("decisions/*.md"))
+        source[0] += "\n" + _contents("Decisions", pages)
     if page != root_doc:
         return
     parts = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)
@@ -38,9 +45,6 @@ def _with_contents(app: Any, page: str, source: list[str]) -> None:
     for heading, part in zip(parts[1::2], parts[2::2], strict=True):
         pages = re.findall(r"\]\((\S+\.md)\)", part)
         contents.append(_contents(heading, pages))
-    contents.append(
-        _contents("Decisions", sorted(str(p.relative_to(_HERE)) for p in _HERE.glob("decisions/*.md")))
-    )
     source[0] += "\n" + "\n".join(contents)
 
 

@@ -51,11 +51,16 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
 
 def file_keys() -> str:
     """`docs/file-keys.md`."""
-    lines = ["# Keys of the other files", "", "*For engineers and parties who write these files.*", ""]
-    lines += [
-        "Written by `tools/reference_docs.py` from the models that check these files; those of a spec are in"
+    lines = [
+        "# Keys of the other files",
+        "",
+        "*For those who write a protocol file, a budget, an appetite or a PEM file.*",
+        "",
     ]
-    lines += ["[its own page](spec.md). Unknown keys are refused."]
+    lines += [
+        "Written by `tools/reference_docs.py` from the models that check these files. The keys of a spec have"
+    ]
+    lines += ["[a page of their own](spec.md). Unknown keys are refused."]
     for title, (said, models) in FILES.items():
         lines += ["", f"## {title}", *(["", said] if said else [])]
         for name, model in models.items():
@@ -114,7 +119,9 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "*For everybody who types ksdp's commands.*",
+        "*For everybody who types ksdp's commands. Each command has its arguments and options here; which ones",
+        "a job",
+        "needs, and in which order, is shown in the [how-to guides](README.md#how-to-guides).*",
         "",
         "Written by `tools/reference_docs.py` from the commands, as `ksdp COMMAND --help` prints it.",
         "`ksdp --install-completion` completes commands in your shell. `export KSDP_STORE=~/ksdp-store` names the",

@@ -52,11 +52,12 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 HEAD = """# The same levers in an audit and in a run
 
-*For engineers who write a spec that parties will run.*
+*For engineers who write a spec that parties will run. The table says which
+[levers](glossary.md#what-makes-a-run-safer) a run among parties takes, and which can only be audited.*
 
-Written by `tools/lever_table.py`, which tries each lever with each mechanism. What is audited alone, a run refuses
-and says why. Parties compare how they make rows by `features.rows` (`ksdp plan --columns`). Every other parameter
-of a mechanism is a term of the protocol file, and the same in both.
+Written by `tools/lever_table.py`, which tries each lever with each mechanism. A run refuses a lever that is only
+audited, and says why. Parties compare how they make rows by the hash `features.rows` (`ksdp plan --columns`).
+Every other parameter of a mechanism is a term of the protocol file, and the same in audit and run.
 """
 TAIL = """
 `idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With

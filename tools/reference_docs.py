@@ -27,20 +27,22 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "Tutorials": ("first-audit.md", "three-organisations.md", "notebook.md", "gallery.md"),
     "How-to guides": (
-        "scheduling.md",
+        "gain-and-levers.md",
+        "noise-and-draw.md",
+        "certificates.md",
         "reviewing.md",
         "screening.md",
-        "estimators.md",
-        "python.md",
-        "results.md",
-        "ci.md",
-        "gain-and-levers.md",
         "protocol-run.md",
-        "pem.md",
+        "results.md",
+        "python.md",
+        "estimators.md",
+        "scheduling.md",
+        "ci.md",
         "prefect.md",
         "clusters.md",
         "installing.md",
         "upkeep.md",
+        "pem.md",
     ),
     "Reference": (
         "commands.md",
@@ -50,7 +52,7 @@ PAGES = {
         "mechanisms.md",
         "statistics.md",
         "audit-and-run.md",
-        "tables.md",
+        "glossary.md",
     ),
     "Explanation": (
         "what-a-verdict-means.md",
@@ -61,30 +63,40 @@ PAGES = {
         "measured.md",
         "reproduced.md",
         "peers.md",
+        "decisions.md",
     ),
 }
 FOR_WHOM = {
-    "Tutorials": "Learn by doing: every command and cell runs as it stands.",
+    "Tutorials": "Learn by doing. Every command and cell runs as it stands. Begin with the first.",
     "How-to guides": "One job a page, for people who know what they want.",
-    "Reference": "Written from the code: every command, key, column, mechanism and statistic.",
+    "Reference": "Every command, key, mechanism and statistic, written from the code; and every word.",
     "Explanation": "What the numbers mean, and why they are as they are.",
 }
-TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow")
+_FILES = "## Files of a store"
 EXAMPLES = {
     "VerdictRow": "ksdp export latest --to verdicts.csv",
     "StatisticTestRow": 'ksdp sql latest "select statistic, max(distance) from statistics group by 1"',
     "EffectRow": "ksdp export latest --table effects --to effects.csv",
 }
-"""How to read each table of `tables.md`."""
+"""How to read each table of `results.md`."""
+_SHARED = {
+    "document": "Id of the document.",
+    "statistic": "Name of the statistic.",
+    "n_with": "Runs that held the document.",
+    "distance": "Measured D.",
+    "band_high": "Upper end of the band.",
+    "tpr_at_fpr_001_low": "Its lower bound.",
+}
+"""Sentences of columns that several tables have, and whose rows say nothing more of them."""
 TITLES = {
     "api.md": "Python, name by name",
     "commands.md": "Commands",
     "file-keys.md": "Keys of the other files",
     "mechanisms.md": "Mechanisms",
     "statistics.md": "Statistics",
-    "tables.md": "Files of a store",
+    "decisions.md": "Decisions",
 }
-"""Of pages that are written here, which may not be there yet."""
+"""Titles of the pages that are written here, which may not be there yet."""
 _FEATURES = 40
 _MEASURED = "A measurement on the audited corpus, under the statistics tried; not a promise."
 _REVEALED = "-revealed"
@@ -112,7 +124,8 @@ def api() -> str:
     lines = [
         "# Python, name by name",
         "",
-        "*For programmers.*",
+        "*For programmers who know what they want to call. Each name has its signature and what it does; how the",
+        "names work together is shown in [ksdp in Python](python.md).*",
         "",
         "Written by `tools/reference_docs.py` from the code.",
         "",
@@ -134,31 +147,28 @@ def api() -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
-def tables() -> str:
-    """`docs/tables.md`."""
+def results() -> str:
+    """`docs/results.md`: after what is written by hand, the files of a store and each column of its tables."""
     from ksdp.storage import store
 
-    lines = [
-        "# Files of a store",
-        "",
-        "*For whoever reads results with other tools.*",
-        "",
-        "Written by `tools/reference_docs.py` from the code. Parquet and JSON; any tool reads them. `ksdp",
-        "export` and `ksdp sql` open the tables of an audit without knowing where they are.",
-        "",
-        "```text",
-        (inspect.getdoc(store) or "").partition("::\n\n")[2].partition("\n\nEverything")[0],
-        "```",
-        "",
-    ]
-    for name in TABLES:
+    by_hand = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").partition(_FILES)[0].rstrip()
+    lines = [by_hand, "", _FILES, "", "Written from the code, as are the tables below.", ""]
+    folders = (inspect.getdoc(store) or "").partition("::\n\n")[2].partition("\n\nEverything")[0]
+    lines += ["```text", folders, "```", ""]
+    for name, command in EXAMPLES.items():
         row = getattr(findings, name)
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
-        lines += [f"## {first}", ""] + ([" ".join(rest.split()), ""] if rest.strip() else [])
-        lines += ["```", EXAMPLES[name], "```", ""]
+        file, _, said = first.partition(": ")
+        lines += [
+            f"## `{file[1:].partition('.')[0]}`",
+            "",
+            f"A row is {said} {' '.join(rest.split())}".rstrip(),
+            "",
+        ]
+        lines += ["```sh", command, "```", ""]
         words, kinds = all_of(row, described), all_of(row, types_of)
         for column, said in words.items():
-            lines.append(f"- `{column}` ({kinds[column]}): {said}")
+            lines.append(f"- `{column}` ({kinds[column]}): {said or _SHARED[column]}")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -168,12 +178,16 @@ def mechanisms() -> str:
     lines = [
         "# Mechanisms",
         "",
-        "*For everybody who chooses what to audit.*",
+        "*For engineers and researchers who choose what to audit. For each mechanism the page says what it",
+        "releases",
+        "and what it promises. `ksdp mechanisms NAME` prints its parameters and its source.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. `ksdp mechanisms` prints parameters and sources.",
-        "Epsilons are those of the default parameters. The final output is in bold. KSDP: nothing is",
-        "promised, so the audit measures it, of one document against the distribution that the others come from.",
-        "An **unsound** promise is a paper's own that does not hold, or one of a control.",
+        "Written by `tools/reference_docs.py` from the code. The final output is in bold. Every epsilon holds",
+        "for the",
+        "default parameters. **KSDP** means that the mechanism promises nothing: the audit measures how well one",
+        "document hides among others of the same distribution. An **unsound** promise is a paper's own that",
+        "does not",
+        "hold, or one of a control, which leaks on purpose.",
         "",
     ]
     for one in described_mechanisms():
@@ -182,8 +196,8 @@ def mechanisms() -> str:
         words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
         releases = make_mechanism(one["name"], {}).releases(_FEATURES)
         arrays = ", ".join(f"**`{r.name}`**" if r.final else f"`{r.name}`" for r in releases)
-        lines += ["", f"## `{one['name']}`", "", f"- Announces {arrays}.", f"- Promises {words}."]
-        kept = () if promise["kind"] == "KSDP" else (("Of", "unit"), ("Trusted", "trust"))
+        lines += ["", f"## `{one['name']}`", "", f"- Releases {arrays}.", f"- Promises {words}."]
+        kept = () if promise["kind"] == "KSDP" else (("Neighbours", "unit"), ("Against and trusting", "trust"))
         lines += [f"- {said}: {promise[key]}." for said, key in kept if promise[key]]
         lines += [f"- {promise['notes']}"] if promise["notes"] and promise["notes"] != _MEASURED else []
     return "\n".join(lines) + "\n"
@@ -197,11 +211,14 @@ def statistics() -> str:
     lines = [
         "# Statistics",
         "",
-        "*For reviewers who ask what an adversary looked at.*",
+        "*For reviewers who ask what an adversary looked at. Each statistic has one sentence; [what each attack",
+        "does](attacks.md) explains them in order of strength.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. A spec that names no families tests",
-        f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each where the announcement",
-        "allows it, and `simulated` ([attacks](attacks.md)).",
+        "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one",
+        "document, and",
+        "gives a number. If a spec names no families, an audit tests",
+        f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each if the releases allow it, and",
+        "`simulated`, unless equations say more. Sentences say *announced* for released.",
     ]
     for family, members in sorted(families.items()):
         names = {one.name for one in members}
@@ -218,6 +235,22 @@ def statistics() -> str:
     return "\n".join(lines) + "\n"
 
 
+def decisions() -> str:
+    """`docs/decisions.md`: every decision by its title."""
+    lines = [
+        "# Decisions",
+        "",
+        "*For maintainers, and for people who ask why things are as they are. Each page says what the question",
+        "was, what was",
+        "decided, what follows from it, and what was rejected. It needs some knowledge of the code.*",
+        "",
+    ]
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        number, _, title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ").partition(". ")
+        lines.append(f"- [{number}. {title}](decisions/{page.name})")
+    return "\n".join(lines) + "\n"
+
+
 def _title(page: str) -> str:
     path = ROOT / "docs" / page
     return TITLES.get(page) or path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
@@ -230,12 +263,15 @@ def index() -> str:
         "",
         "ksdp measures, document by document, what a joint computation gives away, before it is run.",
         "",
+        "New here? Read [what a verdict means](what-a-verdict-means.md) in ten minutes, then type [your first",
+        "audit](first-audit.md). A word that you cannot place is in the [words](glossary.md).",
+        "",
     ]
     for heading, pages in PAGES.items():
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
         lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
-    lines += ["Federations audited as they are: `examples/flower/`, `examples/nvflare/`."]
-    lines += ["Who is trusted with what: `SECURITY.md`. Why things are as they are: `docs/decisions/`."]
+    lines += ["Federations are audited as they are: `examples/flower/` and `examples/nvflare/`."]
+    lines += ["`SECURITY.md` says who is trusted with what."]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -262,7 +298,8 @@ WRITTEN = {
     "file-keys.md": file_keys,
     "mechanisms.md": mechanisms,
     "statistics.md": statistics,
-    "tables.md": tables,
+    "decisions.md": decisions,
+    "results.md": results,
     "README.md": index,
     "llms.txt": llms,
 }

@@ -123,13 +123,17 @@ def page() -> str:
     lines = [
         "# Keys of a spec",
         "",
-        "*For engineers who write a spec.*",
+        "*For engineers who write a spec: the TOML file that says what is audited. `ksdp init` writes one that",
+        "runs, so",
+        "that you look up here only what you change. [Words](glossary.md) are explained in one place.*",
         "",
-        "Written by `tools/spec_docs.py` from the models that check a spec. Unknown keys are refused.",
-        "For editors: `#:schema docs/spec.schema.json` as the first line of a spec.",
+        "Written by `tools/spec_docs.py` from the models that check a spec. Unknown keys are refused. Editors",
+        "complete and",
+        "check keys if the first line of a spec is `#:schema docs/spec.schema.json`.",
         "",
-        "`seed`, a whole number (default 0), and `title`, what people call the audit, stand above all sections.",
-        "`ksdp power` writes `[[planted]]`.",
+        "Two keys stand above all sections: `seed`, a whole number (default 0), and `title`, a name of the",
+        "audit for people.",
+        "`ksdp power` writes a section `[[planted]]`.",
     ]
     for name, model in tables.items():
         lines += [

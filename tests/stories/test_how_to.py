@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Vetted
 
-from ..fences import fences, run_python
+from ..fences import fences, run_python, type_page
 from ..ports import free_ports
 from ..scripts import script
 from ..servers import own_server
@@ -140,7 +140,7 @@ def test_scheduling(desk: Desk) -> None:
 
 
 def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    (piped, held), (asked,) = shell("ci.md"), shell("results.md")
+    (piped, held), asked = shell("ci.md"), "\n".join(shell("results.md"))
     desk.type(piped)
     (desk.folder / "appetite.toml").write_text(fences("ci.md", "toml")[0])
     assert "undecided: asked a share of at most 0.1" in desk.type(held)
@@ -166,7 +166,9 @@ def test_upkeep(desk: Desk) -> None:
     desk.type(pruned)
 
 
-def test_gain_and_levers(desk: Desk, data_folder: Path) -> None:
+def test_gain_and_levers(desk: Desk, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSDP_DATA", str(data_folder))
+    type_page("gain-and-levers.md", desk.folder, Path(sys.executable).parent)
     mail, news = shell("gain-and-levers.md")
     desk.type(mail)
     assert (desk.folder / "mail.advised.toml").is_file()

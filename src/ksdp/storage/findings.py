@@ -53,30 +53,30 @@ class VerdictRow:
     """`verdicts.parquet`: one document, under its strongest statistic."""
 
     document: str
-    """Its id; the name of a group, where groups are audited."""
+    """Id of the document; the name of the group, where groups are audited."""
     verdict: str
     """`sensitive`, `clear` or `undecided`."""
     proof: str | None
-    """What a clear document is proved against: the `statistics` that were tried, or `every attack`. Of a sensitive
-    one `absence` where it follows from its rarest feature: it was not measured, and p is 0."""
+    """What a clear document is proved against: the `statistics` that were tried, or `every attack`. A sensitive
+    one has `absence` where its rarest feature gives it away: it was not measured, and p is 0."""
     log10_p: float
     """Log10 of the p-value of "no leak", the paper's question."""
     log10_adjusted_p: float
-    """The same, adjusted for all statistics and documents."""
+    """`log10_p`, adjusted for all statistics and documents."""
     detected: bool
     """Whether any leak is proved, however small."""
     log10_p_above: float
     """Log10 p of an advantage of at most the margin: small where it is above."""
     log10_adjusted_p_above: float
-    """Adjusted; at or below the level: sensitive."""
+    """`log10_p_above`, adjusted; at or below the level the document is sensitive."""
     log10_p_below: float
     """Log10 p of an advantage of at least the margin: small where it is below."""
     log10_adjusted_p_below: float
-    """Adjusted, over all statistics; at or below the level: clear."""
+    """`log10_p_below`, adjusted over all statistics; at or below the level the document is clear."""
     statistic: str
-    """The one with the strongest evidence."""
+    """The statistic with the strongest evidence."""
     distance: float
-    """Measured D under it; under `absence` the exact lower bound of D."""
+    """Measured D under this statistic; for `absence` the exact lower bound of D."""
     band_low: float
     """Lower end of the band of the true D; all bands hold together."""
     band_high: float
@@ -106,7 +106,7 @@ class StatisticTestRow:
     statistic: Annotated[str, _REPEATED]
     """Its name."""
     version: Annotated[int, pa.int32()]
-    """Version of the statistic: another one gives other numbers."""
+    """Version of the statistic; another version gives other numbers."""
     n_with: int
     """Runs that held the document."""
     n_without: int
@@ -118,9 +118,9 @@ class StatisticTestRow:
     band_high: float
     """Upper end of the band."""
     log10_p: float
-    """Log10 p of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
+    """log10 p of no leak: four fifths of the level for Kolmogorov-Smirnov, exact given ties; the rest: tails."""
     log10_p_tail: float
-    """The same of the tails alone."""
+    """Log10 p of the test of the tails alone."""
     log10_p_above: float
     """Log10 p of an advantage of at most the margin."""
     log10_p_below: float
@@ -132,7 +132,7 @@ class _DocumentStatistic:
     document: str
     """Its id."""
     statistic: str
-    """The one that the first runs chose, with its threshold."""
+    """The statistic that the first runs chose, with its threshold."""
 
 
 @dataclass(frozen=True)

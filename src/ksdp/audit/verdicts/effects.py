@@ -236,34 +236,34 @@ class EffectMeasures:
     """Measurements of a leak on fresh runs."""
 
     n_with: int
-    """Fresh runs that held it."""
+    """Fresh runs that held the document."""
     n_without: int
     """Fresh runs without it."""
     advantage: float
     """TPR - FPR of the attack that the audit's own runs chose: unbiased."""
     advantage_low: float
-    """Clopper-Pearson bounds of both rates together."""
+    """Lower end of its interval: Clopper-Pearson bounds of both rates together."""
     advantage_high: float
-    """The upper bound."""
+    """Upper end of the interval."""
     distance: float
     """D of the fresh runs: at the threshold that is best there, so a little too large."""
     band_low: float
     """Lower end of the band of the true D."""
     band_high: float
-    """Its upper end."""
+    """Upper end of the band."""
     log10_p: float
-    """log10 p of the fresh runs alone, uncorrected."""
+    """Log10 p of no leak, from the fresh runs alone, uncorrected."""
     log10_p_above: float
-    """log10 p of "this attack's advantage is at most the margin", exact, uncorrected."""
+    """Log10 p of "this attack's advantage is at most the margin", exact, uncorrected."""
     epsilon_low: float
     """The document's arms are not (epsilon, 0)-indistinguishable for any smaller epsilon."""
     tpr_at_fpr_01: float | None
     """True positive rate of an attack whose true false positive rate is surely at most 1 %; None where so few runs
     cannot tell."""
     tpr_at_fpr_01_low: float | None
-    """At least this, and that the rate is at most 1 %: both together with probability 1 - level."""
+    """Its lower bound, which holds together with "the rate is at most 1 %" with probability 1 - level."""
     tpr_at_fpr_001: float | None
-    """At 0.1 %."""
+    """True positive rate at a false positive rate of 0.1 %."""
     tpr_at_fpr_001_low: float | None
     """At least this."""
 
