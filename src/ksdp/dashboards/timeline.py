@@ -56,8 +56,8 @@ def _frame(times: Sequence[datetime], *, left: float, top: float, height: float)
     return PlotArea(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
 
 
-_PACES = ((0.75, "3h", "%-d %b %H:%M"), (3, "12h", "%-d %b %H:%M"), (10, "2D", "%-d %b"), (40, "7D", "%-d %b"))
-_SLOWER = ((75, "14D", "%-d %b"), (400, "2MS", "%b %Y"), (2000, "6MS", "%b %Y"), (math.inf, "24MS", "%b %Y"))
+_PACES = ((0.2, "h", "%-d %b %H:%M"), (0.75, "3h", "%-d %b %H:%M"), (3, "12h", "%-d %b %H:%M"))
+_SLOWER = ((10, "2D", "%-d %b"), (40, "7D", "%-d %b"), (200, "MS", "%b %Y"), (math.inf, "6MS", "%b %Y"))
 """Up to so many days: how often a date is marked, as pandas names it, and how it is written."""
 
 
