@@ -30,7 +30,7 @@ def tested(
     Every run serves all documents where that takes fewer runs than runs of their own.
     """
     kind = "shared" if 2 * documents * share >= 1 else "literal"
-    how: dict[str, Any] = {"kind": kind, "looks": "end", "fresh_runs": 0, "progress": False, **settings}
+    how: dict[str, Any] = {"kind": kind, "looks": "end", "fresh_runs": 0, "verbose": 0, **settings}
     done = ksdp.audit(rows, mechanism, party_size=share, documents=documents, with_runs=runs, **how)
     return Tests(done.statistics), done
 
