@@ -217,7 +217,6 @@ def forget() -> None:
 
 
 def again(module: str = "my_own_sum") -> str:
-    """As another process would say it."""
     forget()
     return source_digest(module)
 

@@ -67,7 +67,6 @@ def clear(store: Store, audit: str) -> str:
 
 
 def verdicts(store: Store, audit: str) -> str:
-    """All of its table, NaN included."""
     return repr(read_verdicts(store.audit(audit)).to_pylist())
 
 

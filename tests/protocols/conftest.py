@@ -37,7 +37,6 @@ def participant(name: str) -> Participant:
 
 
 def ended_by(nodes: dict[str, Rounds[Any]], meddle: Meddle) -> str:
-    """The fault that ends a run."""
 
     def play() -> None:
         spoken = {n: next(node) for n, node in nodes.items()}

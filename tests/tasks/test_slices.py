@@ -92,7 +92,6 @@ def half(bits: np.ndarray) -> np.ndarray:
 
 
 def negated(bits: np.ndarray) -> np.ndarray:
-    """Arms are swapped as a whole."""
     return ~bits
 
 

@@ -216,7 +216,6 @@ def test_whoever_weighs_every_database_there_is_gets_no_more_than_is_certified(n
         return (V * np.sign(np.take_along_axis(V, np.abs(V).argmax(1)[:, None], 1))).ravel()
 
     def seen(some: np.ndarray, factor: float) -> np.ndarray:
-        """With less noise than there should be."""
         return exact(some) + factor * (announced(mechanism, some, own, rng) - exact(some))
 
     deviation = mechanism.scale(4) if name == "moments" else mechanism.deviation("V")
