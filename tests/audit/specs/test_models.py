@@ -56,6 +56,7 @@ def test_the_hash_sees_values_not_their_order_or_presence() -> None:
     spec = parse_spec(MINIMAL)
     assert spec.hash == parse_spec({"seed": 0, "mechanism": {"name": "pd-svd"}, "corpus": {"path": "x.npz"}}).hash
     assert spec.hash != parse_spec(MINIMAL | {"seed": 1}).hash
+    assert len({spec.corpus, parse_spec(MINIMAL | {"seed": 1}).corpus}) == 1, "a corpus is a key of dictionaries"
 
 
 def test_a_margin_of_what_is_held_is_larger_within_a_run_of_a_secret_draw() -> None:

@@ -376,11 +376,11 @@ class CorpusSpec(Section, frozen=True):
     encoding: str = "utf-8"
     """How the text of a CSV or JSON lines file is encoded."""
     na_values: tuple[str, ...] = ()
-    """What else says in a CSV that a number is missing, beside `NA`, `NaN`, `null` and the like."""
+    """Values of a CSV that stand for a missing number, besides `NA`, `NaN`, `null` and the like."""
     decimal: Literal[".", ","] | None = None
-    """What a CSV has before the decimals; a point, and a comma too where none separates columns, by default."""
+    """Mark before the decimals of a CSV. Default: a point, and a comma too if no comma separates columns."""
     thousands: Literal[".", ",", " ", "'"] | None = None
-    """What a CSV has between thousands."""
+    """Mark between thousands of a CSV."""
     missing: Literal["refuse", "drop", "median"] = "refuse"
     """A number of a table that is missing: refused, the row left out, or the median of its column in its place."""
     categories: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -404,6 +404,10 @@ class CorpusSpec(Section, frozen=True):
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
     levers: LeversSpec = Field(default_factory=LeversSpec)
     """The next section."""
+
+    def __hash__(self) -> int:
+        """Hash all keys; one of them is a dictionary, which has no hash of its own."""
+        return hash(self.model_dump_json())
 
 
 class MechanismSpec(BaseModel):
