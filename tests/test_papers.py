@@ -212,7 +212,7 @@ def private() -> sp.csr_array:
 
 
 def test_table_2_says_what_its_p_values_mean(private: sp.csr_array) -> None:
-    corpora = {"topics": (private, {"sweeps": 3})}
+    corpora = {"topics": (private, {**leaks.TOPICS, "sweeps": 3})}
     how = {"documents": 2, "runs": 40, "ranks": (2,), "shares": (0.03,), "kind": "literal"}
     done = leaks.table_2(corpora, families=["paper", "geometry"], **how)  # type: ignore[arg-type]
     assert done.rows[0][3] == "0.044 +- 0.02"

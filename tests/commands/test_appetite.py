@@ -147,7 +147,7 @@ def test_an_audit_that_does_not_meet_it_says_what_to_do(folder: Path) -> None:
     assert "\nnext    Do not take the" in found.stderr
     assert "would decide half" in found.stderr
     shown = repr(ksdp.load(folder / "store"))
-    assert ("would decide half of the undecided" in shown) or "0 undecided" in shown
+    assert "would decide half" in shown or "0 undecided" in shown
 
 
 @pytest.mark.parametrize("command", ["audit", "plan"])

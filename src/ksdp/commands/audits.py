@@ -77,19 +77,22 @@ def audit(
     specs = [spec, *(documents or ())]
     if with_runs is not None or not all(one.endswith(".toml") for one in specs):
         raise InputError(f"documents and `--with-runs` go with an audit's id; {spec} is a spec.")
+    several = {name: read_spec(Path(name)) for name in specs}  # a spec that is refused imports nothing heavy
     place = where.place(performance_report)
     if len(specs) > 1:
         if (appetite, pipeline.junit, pipeline.sarif) != (None, None, None):
             raise InputError("`--appetite`, `--junit` and `--sarif` are for one spec: name no other.")
-        made = {one: _audited(one, store, place, None)[0] for one in specs}
+        made = {name: _audited(read, store, place, None)[0] for name, read in several.items()}
         _report_several(made, pipeline.fail_on, as_json)
-    summary, limits = _audited(spec, store, place, appetite)
+    summary, limits = _audited(several[spec], store, place, appetite)
     _report_audit(summary, pipeline, limits, as_json, shlex.quote(spec))
 
 
-def _audited(spec: str, store: Path, place: Place, appetite: Path | None) -> tuple[Summary, Appetite | None]:
-    """Audit what a spec says, and what it is held to."""
-    read, base = read_spec(Path(spec))
+def _audited(
+    spec: tuple[Spec, Path], store: Path, place: Place, appetite: Path | None
+) -> tuple[Summary, Appetite | None]:
+    """Audit a spec with its folder; return the summary and the limits that it is held to."""
+    read, base = spec
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
     from ksdp.terminal import terminal
