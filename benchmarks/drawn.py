@@ -10,10 +10,10 @@ more than the share drawn about who is held. A line a share: of the exact run's 
 kept, with its interval of 95 % over splits; then the energy of a party's own held-out documents: alone, in the
 exact run, and in the drawn one.
 
-Of a table the first run opens sums and squares of the drawn rows in place of counts, and the second takes columns
-in these units: Covertype (ten numbers and the soil of every plot; its wilderness is its party), and Online News
-(articles of three channels). Online News in public units is measured too, where noise (`moments`) is a second way
-to 0.2: a line a setting and measure says what is gained over working alone.
+For a table, the first run opens sums and squares of the drawn rows in place of counts, and the second takes
+columns in these units. The tables are Covertype (ten numbers and the soil of every plot; its wilderness is its
+party), and Online News (articles of three channels). Online News in public units is measured too, where noise
+(`moments`) is a second way to 0.2: a line a setting and measure says what is gained over working alone.
 
 Documents are judged as the exact run weighs them, by the counts of all. In each split a fifth is held out, and
 every party's draw is another.
@@ -59,18 +59,14 @@ MECHANISM = PDSVD(rank=RANK, opens="final")
 def run(corpora: Sequence[str], splits: int) -> None:
     """Print what each share keeps, corpus by corpus."""
     for name in corpora:
-        raw, party = _table(name) if name in TABLES else _counts(name)
+        raw, party = read(name)
+        rows = exact_rows(name, raw, party)
+        drawing = _TableDraw(raw, party, _units(raw)) if name in TABLES else _CountDraw(raw, party)
         print(f"{name}: {raw.shape[0]:,} documents, {len(np.unique(party))} parties", flush=True)
         kept: dict[str, list[float]] = {}
         own: dict[str, list[float]] = {}
         for split in range(splits):
-            rng = np.random.default_rng([SEED, split])
-            if name in TABLES:
-                units = _units(raw)
-                _measure(_standardised(raw, units), party, rng, kept, own, _TableDraw(raw, party, units))
-            else:
-                rows = weighed(raw, party, "tf-idf", "global", "l2", None)
-                _measure(rows, party, rng, kept, own, _CountDraw(raw, party))
+            _measure(rows, party, np.random.default_rng([SEED, split]), kept, own, drawing)
         ratio = HELD_OUT / (1 - HELD_OUT)
         for what, values in kept.items():
             found = interval(values, ratio)
@@ -79,6 +75,18 @@ def run(corpora: Sequence[str], splits: int) -> None:
             print(f"  {what:28} energy of a party's own held-out documents {np.mean(values):.4f}", flush=True)
         if name == NEWS:
             _news(splits)
+
+
+def read(name: str) -> tuple[sp.csr_array, NDArray[np.str_]]:
+    """The counts or the numbers of a corpus, and who holds each row."""
+    return _table(name) if name in TABLES else _counts(name)
+
+
+def exact_rows(name: str, raw: sp.csr_array, party: NDArray[np.str_]) -> sp.csr_array:
+    """Rows as the exact run weighs them: a table in its own units, counts by tf-idf over all."""
+    if name in TABLES:
+        return _standardised(raw, _units(raw))
+    return weighed(raw, party, "tf-idf", "global", "l2", None)
 
 
 def _news(splits: int) -> None:
@@ -154,9 +162,9 @@ class _TableDraw:
 
     def learnt(self, names: Sequence[str], drawn: NDArray[np.bool_], shrink: float | None) -> Learnt:
         """Brought back to the units in which all are judged."""
-        units = _units(_take(self.rows, drawn))
-        parts = [_standardised(_take(self.rows, drawn & (self.party == name)), units) for name in names]
-        return _learnt(parts, sp.csr_array(sp.diags_array(units[1] / self.judged[1])))
+        units = _units(take(self.rows, drawn))
+        parts = [_standardised(take(self.rows, drawn & (self.party == name)), units) for name in names]
+        return learn_subspace(parts, sp.csr_array(sp.diags_array(units[1] / self.judged[1])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +177,7 @@ class _CountDraw:
 
     def learnt(self, names: Sequence[str], drawn: NDArray[np.bool_], shrink: float | None) -> Learnt:
         """Brought back to all columns."""
-        some = _take(self.counts, drawn)
+        some = take(self.counts, drawn)
         frequency = np.bincount(some.indices, minlength=self.counts.shape[1])
         columns = np.flatnonzero(frequency)
         idf = np.array([math.log(some.shape[0] / held) for held in frequency[columns]])
@@ -177,9 +185,9 @@ class _CountDraw:
         levers = Levers(columns=columns, idf=idf, weights=weights)
         parties = []
         for name in names:
-            mine = narrowed(_take(self.counts, drawn & (self.party == name)), levers)
+            mine = narrowed(take(self.counts, drawn & (self.party == name)), levers)
             parties.append(finished(weighed(mine, None, "tf-idf", "public", "l2", idf), levers))
-        return _learnt(parties, lift(levers, self.counts.shape[1]))
+        return learn_subspace(parties, lift(levers, self.counts.shape[1]))
 
 
 def _measure(
@@ -193,9 +201,9 @@ def _measure(
     """One split: add what is kept, and the energy of own documents."""
     test = rng.random(len(party)) < HELD_OUT
     names = [name for name in np.unique(party) if (~test & (party == name)).sum() > RANK]
-    judged = _take(rows, test)
-    exact = _learnt([_take(rows, ~test & (party == name)) for name in names])
-    alone = {name: _learnt([_take(rows, ~test & (party == name))]) for name in names}
+    judged = take(rows, test)
+    exact = learn_subspace([take(rows, ~test & (party == name)) for name in names])
+    alone = {name: learn_subspace([take(rows, ~test & (party == name))]) for name in names}
     top, bottom = energy(exact, judged), np.mean([energy(one, judged) for one in alone.values()])
     draw = rng.random(len(party))
     learnt = {"alone": alone, "exact run": dict.fromkeys(names, exact)}
@@ -206,13 +214,15 @@ def _measure(
             kept.setdefault(what, []).append(float((energy(drawn, judged) - bottom) / (top - bottom)))
             learnt[what] = dict.fromkeys(names, drawn)
     for what, by_party in learnt.items():
-        each = [energy(by_party[name], _take(rows, test & (party == name))) for name in names]
+        each = [energy(by_party[name], take(rows, test & (party == name))) for name in names]
         own.setdefault(what, []).append(float(np.mean(each)))
 
 
-def _learnt(parties: Sequence[sp.csr_array], back: sp.csr_array | None = None) -> Learnt:
+def learn_subspace(parties: Sequence[sp.csr_array], back: sp.csr_array | None = None) -> Learnt:
+    """Directions that a run with these rows gives, of all columns (`back`)."""
     return learn(MECHANISM, [part for part in parties if part.shape[0]], back, np.random.default_rng(SEED))
 
 
-def _take(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:
+def take(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:
+    """Rows by a mask."""
     return take_rows(matrix, np.flatnonzero(mask))

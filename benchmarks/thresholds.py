@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
-from benchmarks.drawn import CORPORA, HELD_OUT, TABLES, _counts, _learnt, _standardised, _table, _take, _units
+from benchmarks.drawn import CORPORA, HELD_OUT, TABLES, exact_rows, learn_subspace, read, take
 from benchmarks.frontier import RANK, SEED
 from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.corpus.levers import Levers, finished, lift, most_frequent, narrowed
@@ -43,16 +43,14 @@ CERTIFIED, DOCUMENTS, PAIRS = (0.1, 0.4), 40, 8
 
 def run(name: str, splits: int) -> None:
     """Print what each setting keeps of one corpus, and what noise on V is worth."""
-    raw, party = _table(name) if name in TABLES else _counts(name)
-    rows = (
-        _standardised(raw, _units(raw)) if name in TABLES else weighed(raw, party, "tf-idf", "global", "l2", None)
-    )
+    raw, party = read(name)
+    rows = exact_rows(name, raw, party)
     kept: dict[str, list[float]] = {}
     for split in range(splits):
         test = np.random.default_rng([SEED, split]).random(len(party)) < HELD_OUT
         names = [one for one in np.unique(party) if (~test & (party == one)).sum() > RANK]
-        judged, exact = _take(rows, test), _learnt([_take(rows, ~test & (party == one)) for one in names])
-        alone = [energy(_learnt([_take(rows, ~test & (party == one))]), judged) for one in names]
+        judged, exact = take(rows, test), learn_subspace([take(rows, ~test & (party == one)) for one in names])
+        alone = [energy(learn_subspace([take(rows, ~test & (party == one))]), judged) for one in names]
         bottom = float(np.mean(alone))
         top = energy(exact, judged)
         learnt = {} if name in TABLES else _of_moments(raw, ~test, split)
@@ -66,7 +64,7 @@ def run(name: str, splits: int) -> None:
         found = interval(values, HELD_OUT / (1 - HELD_OUT))
         print(f"{name}, {what:32} kept {found.mean:.3f} ({found.low:.3f} to {found.high:.3f})", flush=True)
     held = np.flatnonzero(np.diff(rows.indptr))
-    corpus = Corpus(_take(rows, np.isin(np.arange(rows.shape[0]), held)), held.astype(np.str_))
+    corpus = Corpus(take(rows, np.isin(np.arange(rows.shape[0]), held)), held.astype(np.str_))
     for noise in CERTIFIED:
         _certified(f"{name}, V, noise {noise:g}", corpus, noise / math.sqrt(rows.shape[1]))
 
@@ -79,7 +77,7 @@ def _of_moments(counts: sp.csr_array, train: NDArray[np.bool_], split: int) -> d
         columns = most_frequent(frequency, terms)
         idf = np.log(len(train) / frequency[columns])
         levers = Levers(columns=columns, idf=idf)
-        mine = narrowed(_take(counts, train), levers)
+        mine = narrowed(take(counts, train), levers)
         X = finished(weighed(mine, None, "tf-idf", "public", "l2", idf), levers)
         exact, back = (X.T @ X).toarray(), lift(levers, counts.shape[1])
         scale = Moments(rank=RANK, advantage=ADVANTAGE, colluders=1).scale(terms)

@@ -288,7 +288,7 @@ def starts_outcome(measured: dict[str, Scores]) -> Outcome:
 
 
 RATING_SHARES = (0.01, 0.04, 0.11, 0.34)
-"""Of all users, as Figures 4 (b) and (c) have them."""
+"""Shares of all users that a party holds, as in Figures 4 (b) and (c)."""
 _LEAST, _MOST = 1.0, 5.0
 
 

@@ -179,15 +179,12 @@ def mechanisms() -> str:
         "# Mechanisms",
         "",
         "*For engineers and researchers who choose what to audit. For each mechanism the page says what it",
-        "releases",
-        "and what it promises. `ksdp mechanisms NAME` prints its parameters and its source.*",
+        "releases and what it promises. `ksdp mechanisms NAME` prints its parameters and its source.*",
         "",
         "Written by `tools/reference_docs.py` from the code. The final output is in bold. Every epsilon holds",
-        "for the",
-        "default parameters. **KSDP** means that the mechanism promises nothing: the audit measures how well one",
-        "document hides among others of the same distribution. An **unsound** promise is a paper's own that",
-        "does not",
-        "hold, or one of a control, which leaks on purpose.",
+        "for the default parameters. **KSDP** means that the mechanism promises nothing: the audit measures how",
+        "well one document hides among others of the same distribution. An **unsound** promise is a paper's own",
+        "that does not hold, or one of a control, which leaks on purpose.",
         "",
     ]
     for one in described_mechanisms():
@@ -215,8 +212,7 @@ def statistics() -> str:
         "does](attacks.md) explains them in order of strength.*",
         "",
         "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one",
-        "document, and",
-        "gives a number. If a spec names no families, an audit tests",
+        "document, and gives a number. If a spec names no families, an audit tests",
         f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each if the releases allow it, and",
         "`simulated`, unless equations say more. Sentences say *announced* for released.",
     ]
@@ -241,8 +237,7 @@ def decisions() -> str:
         "# Decisions",
         "",
         "*For maintainers, and for people who ask why things are as they are. Each page says what the question",
-        "was, what was",
-        "decided, what follows from it, and what was rejected. It needs some knowledge of the code.*",
+        "was, what was decided, what follows from it, and what was rejected. It needs knowledge of the code.*",
         "",
     ]
     for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):

@@ -124,16 +124,13 @@ def page() -> str:
         "# Keys of a spec",
         "",
         "*For engineers who write a spec: the TOML file that says what is audited. `ksdp init` writes one that",
-        "runs, so",
-        "that you look up here only what you change. [Words](glossary.md) are explained in one place.*",
+        "runs, so that you look up here only what you change. [Words](glossary.md) are explained in one place.*",
         "",
         "Written by `tools/spec_docs.py` from the models that check a spec. Unknown keys are refused. Editors",
-        "complete and",
-        "check keys if the first line of a spec is `#:schema docs/spec.schema.json`.",
+        "complete and check keys if the first line of a spec is `#:schema docs/spec.schema.json`.",
         "",
         "Two keys stand above all sections: `seed`, a whole number (default 0), and `title`, a name of the",
-        "audit for people.",
-        "`ksdp power` writes a section `[[planted]]`.",
+        "audit for people. `ksdp power` writes a section `[[planted]]`.",
     ]
     for name, model in tables.items():
         lines += [

@@ -82,7 +82,7 @@ class Audit:
 
     @property
     def id(self) -> str:
-        """Of the audit, in its store."""
+        """Id of the audit in its store."""
         return self.summary.audit
 
     @property

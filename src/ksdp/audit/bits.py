@@ -71,7 +71,7 @@ def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool, *, crosse
     bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=shares & (spread > digit))
     bits = np.clip(bits, 0.0, DIGITS)
     counts = [len(_places(array)) for array in arrays]
-    weights = np.repeat(np.divide(_sizes(arrays), counts), counts)
+    weights = np.repeat(np.divide([array.numbers for array in arrays], counts), counts)
     rounded = np.maximum(noise, digit / math.sqrt(12.0))
     exact = 1.0 - np.square(np.divide(rounded, spread, out=np.ones(len(spread)), where=spread > rounded))
     signal = np.where(shares, exact, _not_noise(values))
@@ -102,11 +102,7 @@ def _interaction(
 
 def most_bits(arrays: Iterable[Release]) -> float:
     """Bits of arrays whose every digit shows who was in."""
-    return DIGITS * float(sum(_sizes(arrays)))
-
-
-def _sizes(arrays: Iterable[Release]) -> list[int]:
-    return [max(array.terms.numbers if array.terms else 0, math.prod(array.shape)) for array in arrays]
+    return DIGITS * float(sum(array.numbers for array in arrays))
 
 
 def _places(array: Release) -> NDArray[np.int64]:

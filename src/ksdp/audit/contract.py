@@ -8,6 +8,7 @@ derive arrays from others, or run another mechanism.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
@@ -94,6 +95,11 @@ class Release:
     rotation of them."""
     dtype: str = ""
     """NumPy's name of its type, of which every run's array must be; empty: float64."""
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of its kind that all rounds open; at least those that it has."""
+        return max(self.terms.numbers if self.terms else 0, math.prod(self.shape))
 
 
 @dataclass(frozen=True, eq=False)

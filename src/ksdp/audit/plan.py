@@ -116,7 +116,7 @@ class Plan:
     block_runs: int
     """Runs in a block."""
     looks: tuple[Look, ...]
-    """When it decides, and at what level."""
+    """When the audit decides, and at what level."""
     reading: RunSubsampling
     """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
     pool: Pool
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """Those that are measured."""
+        """The statistics that are measured."""
         return self.tested.chosen
 
     @property

@@ -150,7 +150,7 @@ class PlannedRuns:
     block_runs: int
     """Runs in a block."""
     looks: tuple[Look, ...]
-    """When it decides, and at what level."""
+    """When the audit decides, and at what level."""
     reading: RunSubsampling
     """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
 
@@ -209,7 +209,7 @@ def planned_statistics(
     runs: int,
     margin: float,
 ) -> PlannedStatistics:
-    """Those that a spec asks for and the mechanism's observables allow."""
+    """Choose the statistics that a spec asks for and the mechanism's observables allow."""
     own = own_statistics(mechanism)
     others = default_statistics(shown.seen, background, own)
     dear = _left_out(others, shown, held.unknown)
@@ -280,7 +280,7 @@ def _untrained(mechanism: Mechanism) -> str:
 
 
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:
-    """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
+    """Statistics that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
     lacking = {s.name: asks(shapes, documents) for s in statistics if (asks := statistic_traits(s).asks_for)}
     return {name: f"needs {what}" for name, what in lacking.items() if what}

@@ -135,7 +135,7 @@ class Documents(_Remembers):
     background: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Knowledge of the adversary besides: `adversary_sigma` (its own singular values), `victim_rows`, ..."""
     rows: Documents | None = None
-    """Where a row of `matrix` is a group: the documents of all groups, group after group."""
+    """The documents of all groups, group after group, if a row of `matrix` is a group."""
     starts: NDArray[np.int64] | None = None
     """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
     pool: Pool | None = None

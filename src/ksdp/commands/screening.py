@@ -204,7 +204,7 @@ def _tell_verified(said: str, out: dict[str, Any], key: Path | None, as_json: bo
 def gain(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],
     clearance: Annotated[
-        Path | None, typer.Option("--clearance", help="Of a run that the documents of this clearance alone enter.")
+        Path | None, typer.Option("--clearance", help="Let only the documents of this clearance enter the run.")
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,

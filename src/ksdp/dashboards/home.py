@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Literal
 
 from markupsafe import Markup
@@ -15,17 +16,18 @@ from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.reviews import Pending, pending_of
 from ksdp.dashboards.timeline import Mark, gaps, spark_svg
 from ksdp.dashboards.words import percent, plural
-from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_audits
-from ksdp.storage.audits.ledger import read_questions
+from ksdp.storage.audits.history import Brief, Summary, read_history, read_summary
 from ksdp.storage.clearances import Clearance, stored_clearance, stored_clearances
 from ksdp.storage.errors import StoreError
-from ksdp.storage.reviews.decisions import newest_audits, states
+from ksdp.storage.reviews.decisions import audits_by_question, states
 from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.schedules.schedule_files import Schedule, read_failure, read_runs, read_schedules
 from ksdp.storage.store import Store
 
-_SOON, _DRIFT = timedelta(days=30), 0.1
-"""Named is what ends within this, and a change of D between two audits of a schedule above that."""
+_SOON = timedelta(days=30)
+"""A review or a clearance that ends within this is named."""
+_DRIFT = 0.1
+"""A larger change of a D between two audits of a schedule is named."""
 
 Light = Literal["act", "look", "fine"]
 
@@ -41,6 +43,14 @@ class Need:
 
 
 @dataclass(frozen=True)
+class _Question:
+    pending: Pending
+    audits: Sequence[Brief]
+    summary: Summary
+    signed: Clearance | None
+
+
+@dataclass(frozen=True)
 class QuestionRow:
     """All audits of one question."""
 
@@ -53,8 +63,8 @@ class QuestionRow:
     """Why the light is as it is."""
     spark: Markup
     share: float
+    """Share of sensitive documents; and in the audit before, if there is one."""
     before: float | None
-    """Of sensitive documents, now and in the audit before."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +78,22 @@ class HomePage:
 
 def read_home_page(store: Store, now: datetime) -> HomePage:
     """Read the page."""
-    needs = [*_of_files(store)]
+    clearances = {path: stored_clearance(path) for path in stored_clearances(store)}
+    needs = [*_of_files(store, [path for path, signed in clearances.items() if signed is None])]
     try:
         for schedule in read_schedules(store):
             needs += _of_schedule(store, schedule, now)
     except StoreError as error:
         needs.append(_damaged(str(error)))
     rows = []
-    for newest in newest_audits(store):
-        audits = _alike(store, newest)
-        pending = pending_of(store, newest)
-        signed = _newest_clearance(store, {one.audit for one in audits})
+    for newest, audits in audits_by_question(store):
+        summary = read_summary(store.audit(newest.audit))
+        signed = _newest_clearance(clearances.values(), {one.audit for one in audits})
+        question = _Question(pending_of(store, newest), audits, summary, signed)
         about = f"{title(newest.mechanism)} on {newest.corpus_path}"
-        mine = [
-            Need(light, about, words, href)
-            for light, words, href in _of_question(store, pending, audits, signed, now)
-        ]
+        mine = [Need(light, about, words, href) for light, words, href in _of_question(store, question, now)]
         needs += mine
-        rows.append(_row(store, pending, audits, mine, signed))
+        rows.append(_row(question, mine))
     order = {"act": 0, "look": 1, "fine": 2}
     return HomePage(
         tuple(sorted((one for one in needs if one.light != "fine"), key=lambda one: order[one.light])),
@@ -97,14 +105,13 @@ def _damaged(sentence: str) -> Need:
     return Need("act", "this store", f"{sentence} “ksdp check” reads every file.", "/audits")
 
 
-def _of_files(store: Store) -> Iterator[Need]:
+def _of_files(store: Store, changed: Iterable[Path]) -> Iterator[Need]:
     """Damage that shows without reading every file."""
     yield from map(_damaged, read_history(store).damaged)
     if not (report := check_chain(store.root)).whole:
         yield Need("act", "this store", f"The review log is broken: {report.reason}", "/log?check=1")
-    for path in stored_clearances(store):
-        if stored_clearance(path) is None:
-            yield _damaged(f"The copy {path.name[:12]}… of a clearance is not what was signed.")
+    for path in changed:
+        yield _damaged(f"The copy {path.name[:12]}… of a clearance is not what was signed.")
 
 
 def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Need]:
@@ -134,31 +141,18 @@ def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Ne
             yield Need("look", about, f"A D moved by {last.largest_drift:.2f}, and the setting is the same.", at)
 
 
-def _alike(store: Store, newest: Brief) -> list[Brief]:
-    """All audits of the question that people decide about, newest first, void ones among them."""
-    questions = read_questions(store)
-    asked = questions.get(newest.audit)
-    if asked is None:
-        return [newest]
-    same = {name for name, other in questions.items() if asked.same(other)}
-    return [one for one in signable_audits(store) if one.audit in same]
-
-
-def _newest_clearance(store: Store, audits: set[str]) -> Clearance | None:
-    signed = (stored_clearance(path) for path in stored_clearances(store))
-    mine = [one for one in signed if one is not None and one.audits and one.audits[-1] in audits]
+def _newest_clearance(clearances: Iterable[Clearance | None], audits: set[str]) -> Clearance | None:
+    mine = [one for one in clearances if one is not None and one.audits and one.audits[-1] in audits]
     return max(mine, key=lambda one: one.created, default=None)
 
 
-def _of_question(
-    store: Store, pending: Pending, audits: Sequence[Brief], signed: Clearance | None, now: datetime
-) -> Iterator[tuple[Light, str, str]]:
+def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[tuple[Light, str, str]]:
     """What a question needs, and where; `fine` comes last, where a signature stands and needs nothing."""
-    brief, counts = pending.brief, pending.counts
+    brief, counts, newest = question.pending.brief, question.pending.counts, question.audits[0]
     queue = link("/queue", audit=brief.audit)
-    if not audits[0].valid:
+    if not newest.valid:
         words = "Its newest audit is void: none of its verdicts may be used."
-        yield "act", words, f"/audits/{audits[0].audit}"
+        yield "act", words, f"/audits/{newest.audit}"
     if counts["waiting"]:
         words = f"A second person must confirm what was decided about {_documents(counts['waiting'])}."
         yield "act", words, link("/queue", audit=brief.audit, show="waiting")
@@ -168,20 +162,18 @@ def _of_question(
     elif counts["more-runs"] and not (more and more.under_way):
         words = f"More runs of {_documents(counts['more-runs'])} are wanted, and none are under way."
         yield "act", words, link("/queue", audit=brief.audit, show="more-runs")
-    review = read_summary(store.audit(brief.audit)).spec.declared.review_date
+    review = question.summary.spec.declared.review_date
     if review is not None and review - now.date() <= _SOON:
         past = review < now.date()
         words = f"The review {'was' if past else 'is'} due on {review:%-d %b %Y}."
         yield "act" if past else "look", words, f"/audits/{brief.audit}"
-    yield from _of_clearance(store, pending, signed, now, queue)
+    yield from _of_clearance(store, question, now)
 
 
-def _of_clearance(
-    store: Store, pending: Pending, signed: Clearance | None, now: datetime, queue: str
-) -> Iterator[tuple[Light, str, str]]:
+def _of_clearance(store: Store, question: _Question, now: datetime) -> Iterator[tuple[Light, str, str]]:
     """Whether a signature stands and for how long; where none does, what waits for a decision."""
-    brief, counts = pending.brief, pending.counts
-    here = f"/audits/{brief.audit}"
+    brief, counts, signed = question.pending.brief, question.pending.counts, question.signed
+    here, queue = f"/audits/{brief.audit}", link("/queue", audit=brief.audit)
     if signed is not None and brief.audit in signed.audits:
         end = f"{signed.expires:%-d %b %Y}"
         out = _fallen(store, brief.audit, signed)
@@ -230,17 +222,16 @@ def _share(brief: Brief) -> float:
 _SPARKED = 40
 
 
-def _row(
-    store: Store, pending: Pending, audits: Sequence[Brief], needs: Sequence[Need], signed: Clearance | None
-) -> QuestionRow:
+def _row(question: _Question, needs: Sequence[Need]) -> QuestionRow:
+    audits = question.audits
     marks = [Mark(one.finished, kind_of(one), _share(one)) for one in audits[:_SPARKED][::-1]]
     valid = [_share(one) for one in audits if one.valid]
     said = f"Sensitive at first: {percent(valid[-1])}; in the newest of {len(audits)} audits: {percent(valid[0])}."
     light: Light = next((kind for kind in ("act", "look") if any(one.light == kind for one in needs)), "fine")
     first = next(one for one in needs if one.light == light)
     return QuestionRow(
-        pending,
-        read_summary(store.audit(pending.brief.audit)).spec.decision_in_run.margin,
+        question.pending,
+        question.summary.spec.decision_in_run.margin,
         len(audits),
         light,
         first.words,

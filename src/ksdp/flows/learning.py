@@ -109,13 +109,13 @@ class Searched:
 
     advice: Advice
     gain: GainSummary
-    """Of the documents that are listed, on splits of their own; of the spec as it stands, where none is."""
+    """Gain of the listed documents, on splits of their own; of the spec as it stands, if none is listed."""
     spec: Spec | None
     """Recommended, or else the nearest miss, where there is one; with a seed that the search has not used."""
     corpus: str
     """Hash of the corpus as the spec has it."""
     summary: Summary | None = None
-    """Of the audit that says what may be signed, where a spec is recommended."""
+    """Summary of the audit that says which documents may be signed, if a spec is recommended."""
 
 
 def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place: Place = ANYWHERE) -> Searched:
@@ -189,11 +189,11 @@ class Search:
 
     @cached_property
     def gain(self) -> GainSummary:
-        """Of the spec as it stands."""
+        """Gain of the spec as it stands."""
         return self._alone(self.spec)
 
     def advice(self, best: int | None = None, needed: str | None = None) -> Advice:
-        """Of all settings, beside what there is without them."""
+        """Return the advice on all settings, beside the spec as it stands and work alone."""
         first, decision = self.gain.measures[0], self.spec.decision
         public = None if first.public is None else first.public.mean
         return Advice(

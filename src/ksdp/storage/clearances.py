@@ -34,7 +34,7 @@ from ksdp.storage.store import Store, write_whole
 
 FORMAT = 1
 KINDS = ("clearance", "dossier")
-"""Of what is signed."""
+"""Kinds of signed files."""
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ class Curve:
     def of(
         cls, document: str, statistic: str, values: NDArray[np.floating], inclusion: NDArray[np.bool_]
     ) -> Curve:
-        """Of the values of one document's runs, and which of them held it."""
+        """Make the curve from the values of one document's runs, and from which of them held it."""
         held, free = np.sort(values[inclusion]), np.sort(values[~inclusion])
         return cls(document, statistic, held, free, widest_gap(held, free))
 
@@ -366,7 +366,7 @@ def read_verdicts(folder: Path) -> pa.Table:
 
 
 _ROUNDING = 1e-9
-"""Of log10 p: stored numbers were rounded when they were computed."""
+"""Tolerance of log10 p: stored numbers were rounded when they were computed."""
 
 
 def check_verdicts(folder: Path, spec: Spec) -> pa.Table:

@@ -27,9 +27,8 @@ def code_hash() -> str:
 def packages() -> dict[str, str]:
     """Every package that is installed, by name, with its version."""
     versions: dict[str, str] = {}
-    for metadata in (
-        distribution.metadata for distribution in distributions()
-    ):  # read once: `one.name` reads a file, and so on
+    for distribution in distributions():
+        metadata = distribution.metadata  # read once: `name` and `version` read the file again
         if metadata["Name"]:  # the first is the one that is imported; what was half removed has no name
             versions.setdefault(metadata["Name"], metadata["Version"])
     return dict(sorted(versions.items()))

@@ -53,8 +53,9 @@ class Certifiable(Protocol):
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
-        laws of what is announced on the two.
+        """Return a function of another database: its mean over `coins` bounds the total variation of the two laws.
+
+        Its values are in [0, 1]; the laws are those of the releases on the two databases.
         """
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ksdp.audit.run_subsampling import RunSubsampling
 
 FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=True)
-"""Of all values of a summary: a key that is not known is refused. Validators are built when first used."""
+"""Configuration of all values of a summary: unknown keys are refused, and validators are built when first used."""
 
 
 @dataclass(frozen=True, config=FORMAT)

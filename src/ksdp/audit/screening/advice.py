@@ -53,7 +53,7 @@ class Setting:
     """Share of the documents that a secret draw lets into a run."""
     vocabulary: int | None = None
     pairs: int | None = None
-    """Of runs, by which a certificate bounds every attack where there is noise."""
+    """Pairs of runs by which a certificate bounds every attack, if there is noise."""
 
     @property
     def values(self) -> dict[str, Value]:
@@ -74,7 +74,7 @@ _RANKS = (4, 8)
 _NOISE, _WIDER = (0.1, 0.2), (0.4, 0.5, 0.7, 0.9)
 """In units of the root mean square entry of unit rows; margins within which the nearest miss may be."""
 _MOST_COLUMNS = 2000
-"""Of `moments`: more pairs of columns are no table that a party adds noise to in seconds."""
+"""Columns that `moments` is tried with, at most: noise on all pairs of more takes a party more than seconds."""
 
 
 def candidates(spec: Spec, features: int, row_bound: float | None) -> list[Setting]:
@@ -130,7 +130,7 @@ def _proofs(
 
 
 _SPLITS = 5
-"""Of an estimate."""
+"""Splits of an estimate."""
 
 
 def draw_remedy(plan: Plan) -> str | None:
@@ -238,8 +238,8 @@ class Leak:
     documents: int
     runs: int
     median: float
-    """Of every document's largest D over statistics; measured, so that chance is in it. This and what follows is
-    of a document that is held: with `corpus.levers.drawn`, that share of what is said of one that is in a run."""
+    """Median over documents of the largest D over statistics; it is measured, so that chance is in it. All numbers
+    are of a held document: with `corpus.levers.drawn`, that share of the number of a document in a run."""
     high: float
     above: int
     """Documents whose measured D is above the margin."""
@@ -333,9 +333,9 @@ def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
 
 ADVICE_VERSION = 1
 _ENOUGH = 0.9
-"""Of the exact run's gain: what keeps as much for sure is chosen by what it gives away."""
+"""Share of the exact run's gain: among settings that keep as much for sure, the leak decides."""
 _AIM = 0.75
-"""Of the margin: where D has to lie for a whole audit to clear most documents."""
+"""Share of the margin in which D has to lie, so that a whole audit clears most documents."""
 
 
 @dataclass(frozen=True)
@@ -344,9 +344,9 @@ class Tried:
 
     setting: Setting
     gain: Interval | None = None
-    """Of the run over working alone, at this setting's rank."""
+    """Gain of the run over working alone, at this setting's rank."""
     kept: Interval | None = None
-    """Of what the exact run of this rank gains over working alone."""
+    """Share of the gain of the exact run of this rank over working alone."""
     value: float | None = None
     leak: Leak | None = None
     """The leak of a sample of documents; None where a proof or the gain decides."""
@@ -389,7 +389,7 @@ class Checked:
     """What the audit that signs says of a setting, and what the documents that it lists gain."""
 
     place: int
-    """Of the setting, in `Advice.tried`."""
+    """Index of the setting in `Advice.tried`."""
     listed: int
     every_attack: int
     """Those of them that are clear against every attack."""
@@ -444,7 +444,7 @@ def needed_words(needed: int, documents: int) -> str:
 
 
 def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
-    """Of some random documents, each in half of the runs, at most so many in either arm: for `sampled_leak`."""
+    """Plan an audit of random documents, each in half of the runs, for `sampled_leak`; `runs` bounds an arm."""
     units = size_base(spec, corpus)
     tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}

@@ -39,7 +39,7 @@ class Attempt:
     seed: int
     margin: float
     level: float
-    """Of "clear", that of its certificate included."""
+    """Error level of "clear", that of its certificate included."""
     statistics: str
     """Key of families, names and what is seen."""
     runs: int
@@ -63,8 +63,8 @@ class Attempts:
     statistics: int
     looks: int
     level: float
-    """Of "clear", certificates included, summed over the attempts, at most 1: what all together control, by the
-    union bound."""
+    """Error level of "clear", certificates included, summed over the attempts, at most 1: all together control it,
+    by the union bound."""
 
     def sentence(self) -> str:
         """For statements and pages."""
@@ -246,7 +246,7 @@ class AuditedSizes:
 
     unit: Unit
     size: int
-    """Of the party's own part of a database."""
+    """Size of the party's own part of a database."""
     honest: int
     """That other parties enter in every database; they hide the party's."""
     coalition: int
@@ -425,7 +425,7 @@ class ListCounts:
     left_out: int
     """Not listed: they did not hold in an audit of the list, or held by the weakest evidence."""
     every_attack: int = 0
-    """Those of `proved` that a bound on every attack makes clear."""
+    """Documents of `proved` that a bound on every attack makes clear."""
 
 
 def list_statement(

@@ -98,7 +98,7 @@ class LinearRule:
 
     @classmethod
     def of(cls, numbers: Floats, bits: Floats, least: Floats) -> LinearRule:
-        """Of documents whose bits it tells better, each run left out in turn, than `least`, a correlation each."""
+        """Learn the documents whose bits in left-out runs it tells with a correlation above `least`, one each."""
         scale, best = Scale.of(numbers), least.copy()
         z = scale(numbers).astype(np.float64)
         weights = np.zeros((z.shape[1], len(best)))

@@ -42,11 +42,11 @@ from ksdp.storage.reviews.decisions import read_log, read_policy
 from ksdp.storage.store import Store, write_whole
 
 VERSION = 1
-"""Of the JSON."""
+"""Version of the JSON."""
 _PICTURED = 4
 """Documents of which the distributions are drawn."""
 _GROUPS = 5
-"""Of each kind, those with the largest average."""
+"""Parties that are shown, and persons, at most: those with the largest average."""
 
 _Names = tuple[str, ...]
 CHAPTERS: tuple[tuple[str, str, _Names, _Names], ...] = (
@@ -142,7 +142,7 @@ class BillOfMaterials:
     packages: Mapping[str, str]
     """Versions by name."""
     sha256: str
-    """Of the lines `name==version`, sorted, with a line feed after each."""
+    """Hash of the lines `name==version`, sorted, with a line feed after each."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def _sha256(content: bytes) -> str:
 
 
 def advantages(store: Store, summary: Summary) -> tuple[Advantage, ...]:
-    """Of everybody, and of the parties and persons with the largest average, where the corpus names them."""
+    """Advantages over all, and over the parties and persons with the largest average, if the corpus names them."""
     table = read_verdicts(store.audit(summary.audit))
     found = [_advantage(table, f"all {summary.design.unit}s")]
     if summary.design.unit == "group":

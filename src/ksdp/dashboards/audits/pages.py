@@ -102,7 +102,7 @@ class AuditPage(Paged):
     states: Mapping[str, State]
     """What was decided, for the documents that anything was decided about."""
     more: MoreRuns | None
-    """Of its continuation."""
+    """State of its further runs."""
     wanted: bool
     """Somebody wants runs that are not under way."""
     continues: str | None
@@ -169,7 +169,7 @@ class AuditsPage(Paged):
     """Rows of the timeline."""
     timeline: Markup | None
     trends: tuple[tuple[Markup, str], ...]
-    """Of the chosen series, or of the only one."""
+    """Trends of the chosen series, or of the only one."""
     left_out: int
     """Older audits that the pictures leave out."""
     rows: tuple[Brief, ...]

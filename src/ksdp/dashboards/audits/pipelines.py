@@ -61,16 +61,16 @@ class Check:
     documents: tuple[str, ...] = ()
     """Those named."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """Where they stand in the corpus, if a line of it is a document."""
+    """The line of each document of the corpus in its file, if a line is a document."""
 
 
 def checks(store: Store, summary: Summary, fail_on: Collection[str]) -> list[Check]:
     """Every rule, held to an audit."""
     void = "" if summary.valid else f"void: {summary.controls.reason}"
     results = [Check("controls", "controls", "fail" if void else "pass", void or RULES["controls"][0])]
-    for rule in FAIL_ON:
-        documents, broken = _broken(store, rule, summary)
-        lines = _lines(store, summary) if documents else {}
+    broken_by = {rule: _broken(store, rule, summary) for rule in FAIL_ON}
+    lines = _lines(store, summary) if any(documents for documents, _ in broken_by.values()) else {}
+    for rule, (documents, broken) in broken_by.items():
         state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
         results.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents, lines))
     return results

@@ -384,7 +384,7 @@ class ContributedDocuments:
     exclusions: str
     """Up to when exclusions by decision are known, in a sentence."""
     excluded: tuple[str, ...] = ()
-    """Of each document that people excluded: its id, the audit, who, when and why."""
+    """A line for each excluded document: its id, the audit, the person, the time and the reason."""
     drawn: float | None = None
     """The share of the documents that the party's secret draw lets in; None: all."""
 
@@ -476,7 +476,7 @@ class _Named:
     source: CorpusSpec
     base: Path
     spec_hash: str | None = None
-    """Of the audit's spec; None for a bare matrix."""
+    """Hash of the audit's spec; None for a bare matrix."""
     me: str | None = None
     """Whose rows are entered; None: all."""
     unit: str = "document"

@@ -79,7 +79,7 @@ class DueAudit:
 
     corpus: Corpus
     digests: dict[str, str]
-    """Of the documents that the spec is about and the corpus holds."""
+    """Digests of the documents that the spec is about and the corpus holds."""
     changes: Changes
     standing: VerdictTable | None
     standing_file: str | None
@@ -89,7 +89,7 @@ class DueAudit:
     """Everything is audited, changed or not."""
     appetite: Appetite | None
     spec: Spec | None
-    """Of the audit to make; None where there is nothing to audit."""
+    """Spec of the audit to make; None if there is nothing to audit."""
     excluded: int
     """Documents that people excluded: audited with the others, and in no run."""
 

@@ -122,7 +122,7 @@ class Grounds:
     """How many documents of the last audit have each."""
     listed: Sequence[str]
     certified: Sequence[str]
-    """Of `listed`, those that are clear against every attack."""
+    """Documents of `listed` that are clear against every attack."""
     sensitive: Sequence[str]
     excluded: Mapping[str, Entry]
     """Documents that people excluded, never listed, and who did."""
@@ -212,7 +212,7 @@ def sign(signing: Signing, clearance: Clearance, store: Store) -> None:
 
 
 def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
-    """Of each document that people excluded: which audit, who, when and why."""
+    """Return for each excluded document the audit, the person, the time and the reason."""
     return [exclusion_row(document, entry) for document, entry in sorted(excluded.items())]
 
 

@@ -55,18 +55,26 @@ def write_policy(store: Store, policy: Policy) -> None:
     write_checked_json(store.root / "reviews" / "policy.json", asdict(policy))
 
 
-def newest_audits(store: Store) -> list[Brief]:
-    """The newest valid audit of every question, newest first; one that the ledger does not name stands alone."""
-    questions, newest = read_questions(store), list[Brief]()
-    for entry in signable_audits(store):
-        question = questions.get(entry.audit)
-        questions_of_newest = (questions.get(other.audit) for other in newest)
-        if entry.valid and not (
-            question
-            and any(other_question and question.same(other_question) for other_question in questions_of_newest)
-        ):
+def audits_by_question(store: Store) -> list[tuple[Brief, list[Brief]]]:
+    """The newest valid audit of every question, newest first, and all signable audits of it, void ones among them.
+
+    One that the ledger does not name stands alone.
+    """
+    questions, entries, newest = read_questions(store), signable_audits(store), list[Brief]()
+
+    def same(one: Brief, other: Brief) -> bool:
+        first, second = questions.get(one.audit), questions.get(other.audit)
+        return one.audit == other.audit or bool(first and second and first.same(second))
+
+    for entry in entries:
+        if entry.valid and not any(same(entry, other) for other in newest):
             newest.append(entry)
-    return newest
+    return [(one, [entry for entry in entries if same(one, entry)]) for one in newest]
+
+
+def newest_audits(store: Store) -> list[Brief]:
+    """The newest valid audit of every question, newest first."""
+    return [newest for newest, _ in audits_by_question(store)]
 
 
 def newer_audits(store: Store, audit: str) -> list[str]:

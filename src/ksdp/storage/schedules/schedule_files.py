@@ -31,7 +31,7 @@ class Schedule(Section, frozen=True):
     """Absolute path of the spec, read again at every run."""
     created: AwareDatetime
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Of all the audits of this schedule together."""
+    """Error level of all the audits of this schedule together."""
     budget: Literal["lord", "spending"] = "lord"
     """`lord`: every audit on fresh runs, a discovery earns level back; `spending`: runs are reused."""
     full_every: Annotated[int, Field(ge=0)] = 0
@@ -126,7 +126,7 @@ class ScheduledRun(BaseModel):
     reason: str | None = None
     audit: str | None = None
     number: int | None = None
-    """Of the audits of this schedule that spent level, from 1."""
+    """Number of the audit among those of this schedule that spent level, from 1."""
     corpus: str | None = None
     basis: str | None = None
     """Hash of what verdicts depend on besides the documents; another one asks for an audit of everything."""
@@ -137,7 +137,7 @@ class ScheduledRun(BaseModel):
     documents: Mapping[str, int] = {}
     """`new`, `changed`, `removed`, `unchanged`, `audited`, and `excluded` by people."""
     verdicts: Mapping[str, int] = {}
-    """Of all documents as they stand after this run, by verdict."""
+    """Number of documents by verdict, as they stand after this run."""
     became_sensitive: int = 0
     verdict_changes: int = 0
     appetite_missed: tuple[str, ...] | None = None

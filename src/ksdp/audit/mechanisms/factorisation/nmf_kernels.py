@@ -128,7 +128,7 @@ class Factors(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """What is known of T in columns that no row has."""
+    """The columns of T that no row has, by the few numbers that a sweep needs of them."""
 
     width: int
     """How many."""

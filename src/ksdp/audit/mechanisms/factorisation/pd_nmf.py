@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,25 +37,25 @@ _exact = partial(Release, noise=EXACT)
 
 
 def _summed_releases(
-    prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], cap: int, terms: Terms | None = None
+    prefix: str,
+    early: int,
+    wide: tuple[int, ...],
+    narrow: tuple[int, ...],
+    cap: int,
+    of_sums: Terms | None = None,
+    of_weights: Terms | None = None,
 ) -> list[Release]:
-    if terms is not None:
-        terms = replace(terms, numbers=cap * (math.prod(wide) + math.prod(narrow)))
     above = partial(_exact, derived_from=(f"{prefix}round_sums",), early=True)
     below = partial(_exact, derived_from=(f"{prefix}round_weights",), early=len(narrow) > 1)
     rounds = partial(_exact, early=True, recorded=False)
     return [
-        above(f"{prefix}sums", (early, *wide), terms),
-        below(f"{prefix}weights", (early, *narrow), terms),
+        above(f"{prefix}sums", (early, *wide), of_sums),
+        below(f"{prefix}weights", (early, *narrow), of_weights),
         above(f"{prefix}total", wide),
         below(f"{prefix}total_weights", narrow),
         rounds(f"{prefix}round_sums", (cap, *wide)),
         rounds(f"{prefix}round_weights", (cap, *narrow)),
     ]
-
-
-def _learnt(array: Release, learner: Literal["", "small", "always"]) -> Release:
-    return replace(array, terms=replace(array.terms, learner=learner)) if array.terms else array
 
 
 def _first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
@@ -214,17 +214,18 @@ class PDNMF:
         if self.opens == "final":
             return (topics,)
         terms = Terms("ratings" if self.weighted else "topics", "topics", gamma=self.gamma, delta=self.delta)
-        sums = _summed_releases("", len(early), wide, narrow, self.cap, terms)
-        sources = ("start",) if self.start in DATA_STARTS else ()
+        terms = replace(terms, numbers=self.cap * (math.prod(wide) + math.prod(narrow)))
         # Beside those of a start no column solves the sums.
-        learners: dict[str, Literal["small", "always"]] = {"sums": "always" if self._by_svd else "small"}
-        learners |= {"weights": "always"} if self.weighted else {}
+        of_sums = replace(terms, learner="always" if self._by_svd else "small")
+        of_weights = replace(terms, learner="always") if self.weighted else terms
+        sums = _summed_releases("", len(early), wide, narrow, self.cap, of_sums, of_weights)
+        sources = ("start",) if self.start in DATA_STARTS else ()
         stops = [_exact("sweeps", (1,))] if self.tolerance > 0 else []
         arrays = [
             topics,
             _exact("numerators", wide, derived_from=("round_sums",), early=True),
             _exact("denominators", narrow, derived_from=("round_weights",)),
-            *(_learnt(a, learners.get(a.name, "")) for a in sums if a.recorded),
+            *(array for array in sums if array.recorded),
             *stops,
             _exact(
                 "topics", (1 + len(early), *wide), derived_from=("round_sums", "round_weights", *sources),

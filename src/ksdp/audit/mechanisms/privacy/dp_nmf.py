@@ -121,7 +121,7 @@ class DPNMF(GaussianBasis):
         last = Release("T", (self.rank, features), noise=noise, final=True)
         if self.opens == "final":
             return (last,)
-        # Nobody solves those of ratings, so that nobody is clear of them but by the noise.
+        # No statistic solves the sums of ratings: with them only the noise can prove a document clear.
         terms = None if self.weighted else Terms("topics", equations=self.as_equations)
         given = partial(Release, noise=noise, terms=terms)
         below = (self.rank, features) if self.weighted else (self.rank,)
@@ -177,9 +177,9 @@ class DPNMF(GaussianBasis):
         """The sums as the coalition sees them."""
         seen = np.stack([announcement.seen for announcement in driven.transcript])
         seen = seen.reshape(self.sweeps, self.rank, -1)
-        above = seen.shape[-1] // 2 if self.weighted else -1
-        weights = np.ascontiguousarray(seen[..., above:] if self.weighted else seen[..., -1])
-        sums = {"sums": np.ascontiguousarray(seen[..., :above]), "weights": weights, "denominators": weights[-1]}
+        parts = np.split(seen, 2, axis=-1) if self.weighted else (seen[..., :-1], seen[..., -1])
+        above, weights = map(np.ascontiguousarray, parts)
+        sums = {"sums": above, "weights": weights, "denominators": weights[-1]}
         return {name: (driven.public | sums)[name] for name in self._names}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:

@@ -125,7 +125,7 @@ class HardtRoth(NoisyPower):
         return self.colluders
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of each release: all the same. For the printed unit, in which an entry changes by 1, at most those."""
+        """Deviation over sensitivity, equal for all releases; if an entry changes by 1 (printed unit), at most."""
         if self.unit == "entry-printed":
             # One entry moves one row of Y by a row of Z: at most sqrt(p) times the largest entry.
             each = math.sqrt(4 * self.iterations * math.log(1 / self.delta)) / self.epsilon

@@ -292,7 +292,7 @@ class TermCounts(OneNoisySum):
 
     @staticmethod
     def counted(totals: Floats, documents: int) -> Floats:
-        """Of so many documents those with each term, about: sum of totals / documents is what a term weighs."""
+        """Estimate in how many documents each term is: its total times the sum of all totals over `documents`."""
         return np.asarray(np.rint(np.clip(totals * totals.sum() / documents, 0.0, documents)))
 
     def releases(self, features: int) -> tuple[Release, ...]:

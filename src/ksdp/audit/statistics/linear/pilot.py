@@ -42,7 +42,7 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
     """How many numbers of a run's sums have noise far below what documents add, and are not solved for."""
     if pool.mechanism is None:
         return 0
-    sizes = {a.name: (math.prod(a.shape), a.terms.numbers if a.terms else 0) for a in announced}
+    rounds = {a.name: a.numbers / math.prod(a.shape) for a in announced}
     mechanism = with_sampler(pool.mechanism, "fast")
     if traits_of(mechanism).noise_free:
         return 0
@@ -55,8 +55,7 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
         except KsdpError:  # too few documents for its rank, say
             return 0
         for statistic in filters:
-            early = [sizes[name] for name in statistic.needs if name in sizes]
-            more = max((in_all / size for size, in_all in early if in_all > size), default=1.0)
+            more = max((rounds[name] for name in statistic.needs if name in rounds), default=1.0)
             numbers.append(round(more * _of_filter(statistic, seen, pool)))
     return max(numbers)
 

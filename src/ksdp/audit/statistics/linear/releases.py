@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Mechanism, Observables, Release, traits_of
+from ksdp.audit.contract import Database, Mechanism, Observables, Release, Terms, traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
@@ -317,8 +317,8 @@ class LinearReleases(_Solved):
     def equations(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
         own = cast(Mechanism, own_mechanism(pool.mechanism))
-        given = equations_of(own.releases(pool.drawn.shape[1]))
-        equations = next(given[name] for name in self.needs if name in given)
+        given = _with_equations(own.releases(pool.drawn.shape[1]))
+        equations = cast(Solvable, next(given[name] for name in self.needs if name in given).equations)
 
         def added(name: str, array: Floats) -> float:
             return added_variance(pool.mechanism, name, array)
@@ -336,15 +336,14 @@ class LinearReleases(_Solved):
         return terms, known
 
 
-def equations_of(releases: Iterable[Release]) -> dict[str, Solvable]:
-    """Of the noisy sums whose equations a mechanism gives, by name."""
-    return {a.name: cast(Solvable, a.terms.equations) for a in releases if a.terms and a.terms.equations}
+def _with_equations(releases: Iterable[Release]) -> dict[str, Terms]:
+    """The terms of the noisy sums whose equations a mechanism gives, by name."""
+    return {a.name: a.terms for a in releases if a.terms and a.terms.equations}
 
 
 def statistics_of_sums(releases: Sequence[Release]) -> tuple[LinearReleases, ...]:
     """One row for the sums whose equations a mechanism gives and all that these depend on; none without any."""
-    given = {a.name: a.terms for a in releases if a.terms and a.terms.equations}
-    needed = {needed for name, terms in given.items() for needed in (name, *terms.depends_on)}
+    needed = {needed for name, terms in _with_equations(releases).items() for needed in (name, *terms.depends_on)}
     return (LinearReleases(tuple(a.name for a in releases if a.name in needed)),) if needed else ()
 
 
@@ -467,7 +466,7 @@ two where what is there before it comes first."""
 
 
 def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
-    """Of the filters of rounds among these, what the first round says alone."""
+    """The filters of rounds among these, of the first round alone."""
     return tuple(
         OfFirstRound(one)
         for one in statistics

@@ -40,9 +40,9 @@ MORE = 2.0
 """Numbers a document, from which on exact sums of more documents are solved one by one (enron-mail6, a third
 of it, PD-SVD: D 0.48 against 0.62 by steps with 1.2, 0.71 against 0.70 with 2.4, 0.77 against 0.70 with 3.6)."""
 LITTLE = 1e-2
-"""Of the mean second moment of what documents add: noise below it hides little, and steps are not enough."""
+"""Part of the mean second moment of the contributions: noise below it hides little, and steps are not enough."""
 LEAST = 2.0**-46
-"""Of that, what is noise in any case: terms are worked out from topics in single precision."""
+"""Part of it that is noise in any case: terms are worked out from topics in single precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class RunSystem:
     exact: bool = False
     """Whether it is known that there is none."""
     lost: float = LOST
-    """Of an announced number, squared, as a part of it (`lost_of`)."""
+    """Squared rounding error of an announced number, as a part of its square (`lost_of`)."""
     shrink: float = 0.0
     """Part of each number's second moment that is added to the noise."""
     contents: Ints | None = None
@@ -233,7 +233,7 @@ def _noise_of_exact(
 
 
 _ROUNDING = 2.0**-52
-"""Of the squares that products of terms are differences of; times the documents, as sums of as many round."""
+"""Rounding error of products of terms, as a part of the squares that they are differences of, a document."""
 
 
 def least_squares(run: RunSystem) -> Fitted | Direction:
