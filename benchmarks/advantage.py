@@ -28,7 +28,7 @@ from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.laws import ArmTests
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 CORPORA = ("kos", "20newsgroups", "enron-mail6", "movielens-1m")
@@ -41,7 +41,7 @@ _plan: Plan | None = None
 
 def _start(spec: Spec, base: Path) -> None:
     global _plan
-    _plan = make_plan(spec, spec_corpus(spec, base))
+    _plan = make_plan(open_spec(spec, base))
 
 
 def _block(block: Block) -> BlockValues:
@@ -97,7 +97,7 @@ def run(
 def _line(name: str, mechanism: str, size: float, documents: int, with_runs: int, workers: int) -> None:
     began = time.monotonic()
     spec, base = _spec(name, mechanism, size, documents, with_runs)
-    plan = make_plan(spec, spec_corpus(spec, base))
+    plan = make_plan(open_spec(spec, base))
     begin = partial(_start, spec, base)
     with get_context("spawn").Pool(workers, begin) as pool:
         blocks = pool.map(_block, plan.blocks, chunksize=1)

@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import Stored, measure, sample
@@ -105,7 +106,9 @@ def constants(names: Sequence[str] = ()) -> None:
             tables = {"corpus": {"path": "x"}, "mechanism": {"name": name}, "decision": {"margin": 0.2}}
             design = {"party_size": share, "with_runs": 100}
             try:
-                plan = make_plan(parse_spec(tables | {"seed": 1, "design": design}), _drawn(documents, features))
+                plan = make_plan(
+                    Opened.of(parse_spec(tables | {"seed": 1, "design": design}), _drawn(documents, features))
+                )
             except InputError as error:  # more features than it takes
                 print(f"{name}: {error}")
                 continue

@@ -22,7 +22,7 @@ from ksdp.audit.runs import lane_documents, run_observables
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 DESIGN = {"party_size": 1 / 3, "documents": 150, "without_runs": "all", "fresh_runs": 0}
@@ -68,7 +68,7 @@ def _plan(corpus: str, most: int, runs: int, topics: bool, opens: str) -> Plan:
     tables["mechanism"] |= {"rank": 7, "opens": opens} | (TOPICS if topics else {})
     tables["design"] |= DESIGN | {"with_runs": runs}
     spec = Spec.model_validate(tables)
-    return make_plan(spec, spec_corpus(spec, base))
+    return make_plan(open_spec(spec, base))
 
 
 def _said(distance: NDArray[np.float64]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import ROOT
 from ksdp.audit.mechanisms.factorisation.power_iteration import start_block
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.protocols.programs.share_terms import enough_rounds
 from ksdp.protocols.shares.subspace import RESIDUAL_BITS
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -32,7 +32,7 @@ def run(features: Sequence[int], ranks: Sequence[int]) -> None:
         for most in features:
             tables = read.model_dump(mode="json")
             tables["corpus"]["levers"] = {"most_frequent": most}
-            rows = spec_corpus(type(read).model_validate(tables), base).matrix
+            rows = open_spec(type(read).model_validate(tables), base).corpus.matrix
             moments = (rows.T @ rows).toarray()
             for rank in ranks:
                 needed = _iterations(moments, rank, 2 * rank + 10)

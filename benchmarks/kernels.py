@@ -30,7 +30,7 @@ from ksdp.audit.numeric.kernels import (
     squared_csr_times_panel,
 )
 from ksdp.audit.numeric.sparse_rows import arrays_of
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 _SECONDS, _CALLS = 0.3, 9
@@ -72,7 +72,7 @@ def _mixed_in_a_loop(indptr: Any, indices: Any, weights: Any, panel: Any, out: A
 
 def _rows() -> Iterator[str]:
     spec, base = read_spec_file(ROOT / "examples/specs/enron-mail6-svd.toml")
-    matrix = spec_corpus(spec, base).matrix
+    matrix = open_spec(spec, base).corpus.matrix
     csr, (documents, features) = arrays_of(matrix), matrix.shape
     rng = np.random.default_rng(0)
     precisions: tuple[type[np.floating[Any]], ...] = np.float64, np.float32

@@ -33,7 +33,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import BlockValues, lane_documents, measure, sample
 from ksdp.audit.verdicts.laws import ks_tables
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 COLUMNS = ("row-space-energy", "missing-weight", "w-max", "w-square-sum", "d-square-sum")
@@ -127,7 +127,7 @@ def _prepared(home: Path, documents: int, with_runs: int) -> tuple[Plan, dict[st
         names = json.dumps(list(COLUMNS))
         specs[name].write_text(_SPEC.format(documents=documents, with_runs=with_runs, more=more, names=names))
     spec, base = read_spec_file(specs["command, all"])
-    return make_plan(spec, spec_corpus(spec, base)), specs
+    return make_plan(open_spec(spec, base)), specs
 
 
 def _work(plan: Plan) -> plain_loop.Work:

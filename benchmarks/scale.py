@@ -27,12 +27,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import ROOT
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan, bytes_a_document
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import Spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import prepare_stored, spec_corpus
+from ksdp.flows.prepare import open_spec, prepare_stored
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
@@ -102,8 +103,8 @@ def one() -> None:
         subprocess.run(draw, cwd=ROOT, check=True)
         began = time.process_time()
         spec = Spec.model_validate(spec_tables(path, runs))
-        corpus = spec_corpus(spec, Path(folder))
-        ready = prepare_stored(make_plan(spec, corpus), Path(folder) / "store", may_sample=True)
+        corpus = open_spec(spec, Path(folder)).corpus
+        ready = prepare_stored(make_plan(Opened.of(spec, corpus)), Path(folder) / "store", may_sample=True)
         entries, parts = int(corpus.matrix.nnz), len(parts_of(ready.ref))
         path.unlink()
         del corpus
@@ -138,7 +139,7 @@ def store_parts(path: Path, blocks: int = 2) -> None:
     tables["store"] |= {"values": "all"}
     spec = Spec.model_validate(tables)
     with tempfile.TemporaryDirectory() as folder:
-        ready = prepare_stored(make_plan(spec, spec_corpus(spec, base)), Path(folder) / "store", may_sample=True)
+        ready = prepare_stored(make_plan(open_spec(spec, base)), Path(folder) / "store", may_sample=True)
         plan, folders = ready.plan, folders_of(ready.ref)
         for block in plan.blocks[:blocks]:
             compute_block(ready.ref, block)

@@ -31,7 +31,7 @@ from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import stacked
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.readers.spec_files import read_spec_file
 
@@ -81,7 +81,7 @@ def run(files: Sequence[str], size: int | None = None, runs: int = RUNS, seed: i
 def plan_of(spec: Path) -> Plan:
     """The mechanism, the corpus and the other parties of a spec."""
     read, base = read_spec_file(spec)
-    return make_plan(read, spec_corpus(read, base))
+    return make_plan(open_spec(read, base))
 
 
 def listed_units(file: Path, plan: Plan) -> tuple[Rows, int | None]:

@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.rounds import list_corpus, list_spec
@@ -177,7 +178,7 @@ def audited_again(spec: Path, file: Path, store: Path) -> Summary:
     tables = list_spec(plan, len(units), 1, me).model_dump(mode="json")
     tables["seed"], tables["decision"] = SEED, plan.spec.decision.model_dump(mode="json")
     tables["design"]["party_size"] = clearance.sizes.size
-    again = make_plan(Spec.model_validate(tables), corpus)
+    again = make_plan(Opened.of(Spec.model_validate(tables), corpus))
     return run_prepared([prepare_stored(again, store, may_sample=True)], Place(1))[0]
 
 

@@ -36,7 +36,7 @@ from ksdp.audit.statistic import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import operator, solve, system
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.verdicts.laws import ks_table
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 RATED = "movielens-1m"
@@ -73,7 +73,7 @@ def matrix_of(corpus: str) -> sp.csr_array:
     if name != "mnist":
         task = "recommend" if corpus == RATED else "svd"
         read, base = read_spec_file(ROOT / f"examples/specs/{corpus}-{task}.toml")
-        return spec_corpus(read, base).matrix
+        return open_spec(read, base).corpus.matrix
     rng, count = np.random.default_rng(0), int(corpus.rpartition("-")[2]) if corpus[-1].isdigit() else 2000
     pictures = np.load(data_folder() / "mnist" / "mnist.npz")["train_images"].reshape(-1, 784) / 255.0
     some = pictures[rng.choice(len(pictures), count, replace=False)]

@@ -26,14 +26,15 @@ from scipy.sparse.linalg import eigsh
 
 from benchmarks.drawn import CORPORA, HELD_OUT, TABLES, exact_rows, learn_subspace, read, take
 from benchmarks.frontier import RANK, SEED
-from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.corpus.levers import Levers, finished, lift, most_frequent, narrowed
 from ksdp.audit.corpus.matrix import Corpus, weighed
 from ksdp.audit.learning.gain import interval
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.measures import energy
 from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import paired_advantages
 from ksdp.audit.specs.models import parse_spec
 
 Floats = NDArray[np.float64]
@@ -115,7 +116,7 @@ def _certified(title: str, corpus: Corpus, noise: float) -> None:
             "seed": SEED,
         }
     )
-    mean = paired_advantages(make_plan(spec, corpus), 0, PAIRS).mean(axis=1)
+    mean = paired_advantages(make_plan(Opened.of(spec, corpus)), 0, PAIRS).mean(axis=1)
     half, most = np.quantile(mean, [0.5, 0.9])
     told = f"told apart by {half:.3f} (median), 90 % {most:.3f}, largest {mean.max():.3f}"
     print(f"{title}: pairs {told}", flush=True)

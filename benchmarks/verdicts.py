@@ -29,7 +29,7 @@ from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.blocks import read_values, stack_blocks
 from ksdp.storage.findings import read_statistics
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -90,14 +90,14 @@ def _decided(tables: dict[str, Any]) -> Spec:
 
 def _line(spec: Spec, base: Path, folder: Path, name: str) -> None:
     began = time.process_time()
-    summary = run_audit(spec, base, folder, HERE)
+    summary = run_audit(open_spec(spec, base), folder, HERE)
     seconds = time.process_time() - began
     if not summary.valid:
         raise SystemExit(f"{name}: the audit is void: {summary.controls.reason}.")
     table = read_statistics(Store(folder).audit(summary.audit)).to_pandas()
     largest = table.groupby("document")["distance"].max().to_numpy()
     medians = table.groupby("statistic")["distance"].median()
-    noise, arms = _noise(make_plan(spec, spec_corpus(spec, base)), folder, summary)
+    noise, arms = _noise(make_plan(open_spec(spec, base)), folder, summary)
     counts = summary.verdicts
     verdicts = " / ".join(map(str, counts.as_dict().values()))
     print(

@@ -71,7 +71,6 @@ def example(**changes: Any) -> Summary:
         chance=ChanceSummary(0.1, 0.2),
         looks=(LookSummary(200, 0.05, 5, VerdictCounts(1, 1, 3)),),
         fresh=None,
-        certificate=None,
         knows_all=None,
         corpus_about=CorpusSummary(5, 40, 100, 0, None),
         design=DesignSummary("shared", "document", "fixed", 2, 0, 0, 0.4, (60, 80, 90)),

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
     from ksdp.api.calls import advise, audit, clear, compare, load, mechanism, plan
-    from ksdp.api.given import Recorded
     from ksdp.api.results import Audit
     from ksdp.audit.errors import KsdpError
     from ksdp.audit.mechanisms.chance import noise
+    from ksdp.storage.in_memory import Recorded
 
     __version__ = _version("ksdp")
 
@@ -46,7 +46,7 @@ __all__ = [
 _WHERE = {
     "Audit": "ksdp.api.results",
     "KsdpError": "ksdp.audit.errors",
-    "Recorded": "ksdp.api.given",
+    "Recorded": "ksdp.storage.in_memory",
     "advise": "ksdp.api.calls",
     "clear": "ksdp.api.calls",
     "compare": "ksdp.api.calls",

@@ -33,7 +33,7 @@ from ksdp.audit.errors import CorpusError, InputError, StoreError
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.reviewing import Decision, Proposal
 from ksdp.dashboards.audits.sentences import next_steps
-from ksdp.storage.audits.ledger import find_attempt, lost_audits, read_attempts
+from ksdp.storage.audits.ledger import lost_audits, read_ledger
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.reviews.decisions import append, document_state
 from ksdp.storage.reviews.log import check_chain
@@ -268,9 +268,9 @@ def test_saved_loaded_reported(plain: ksdp.Audit, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(loaded.verdicts, found.verdicts)
     assert loaded.values("1").with_values.tolist() == found.values("1").with_values.tolist()
     assert ksdp.load(store).id == found.id
-    asked = find_attempt(Store(found.store), found.id)
+    asked = read_ledger(Store(found.store)).attempt(found.id)
     assert asked is not None
-    assert read_attempts(Store(store), asked.question) == (asked,)
+    assert read_ledger(Store(store)).attempts_at(asked.question) == (asked,)
     page = found.report(tmp_path / "page.html")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "undecided" in found._repr_html_()
@@ -281,9 +281,9 @@ def test_saved_loaded_reported(plain: ksdp.Audit, tmp_path: Path) -> None:
 def test_what_another_seed_proved_is_saved_with_an_audit(counts: Matrix, tmp_path: Path) -> None:
     first, last = (ksdp.audit(counts, mean, version=1, store=tmp_path / "s", **FEW | {"seed": n}) for n in (1, 2))
     kept = Store(last.save(tmp_path / "kept"))
-    asked = find_attempt(kept, last.id)
+    asked = read_ledger(kept).attempt(last.id)
     assert asked is not None
-    attempts = read_attempts(kept, asked.question)
+    attempts = read_ledger(kept).attempts_at(asked.question)
     assert [one.audit for one in attempts] == [first.id, last.id]
     assert lost_audits(kept) == {}
     shutil.rmtree(kept.audit(first.id))

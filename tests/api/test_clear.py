@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import ksdp
-from ksdp.storage.audits.ledger import read_questions
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.keys import load_public, make_identity
 from ksdp.storage.store import Store
@@ -42,5 +42,5 @@ def test_a_function_asks_one_question_at_every_call(tmp_path: Path) -> None:
     few = {"store": tmp_path / "store", "party_size": 0.5, "with_runs": 20, "fresh_runs": 0}
     for function, seed in ((mean, 1), (mean, 2), (noisy_mean, 1)):
         ksdp.audit(data, function, seed=seed, **few)
-    asked = [one.content for one in read_questions(Store(tmp_path / "store")).values()]
+    asked = [one.content for one in read_ledger(Store(tmp_path / "store")).questions.values()]
     assert [asked.count(one) for one in asked] == [2, 2, 1]

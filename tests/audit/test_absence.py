@@ -15,6 +15,7 @@ from ksdp.audit.absence import absence_bounds, absence_shown, pull
 from ksdp.audit.contract import EXACT, UNKNOWN, Database, Release, Terms
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names
@@ -135,7 +136,7 @@ def plan_of(rows: sp.csr_array, **changes: Any) -> Plan:
     design = {"party_size": 3, "with_runs": 50} | changes.pop("design", {})
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1}} | changes
     ids = np.array([f"d{n}" for n in range(rows.shape[0])])
-    return make_plan(parse_spec(tables | {"design": design}), Corpus(rows, ids))
+    return make_plan(Opened.of(parse_spec(tables | {"design": design}), Corpus(rows, ids)))
 
 
 @pytest.mark.absence

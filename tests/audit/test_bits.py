@@ -18,6 +18,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, coverage_of, enumerated, telling_numbers, unlearnt
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
 from ksdp.audit.specs.models import parse_spec
@@ -42,9 +43,9 @@ def plan_of(
     design = {"party_size": share, "with_runs": with_runs}
     tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "decision": {"margin": margin}}
     if isinstance(function, str):
-        return make_plan(parse_spec(tables | {"mechanism": {"name": function} | parameters}), corpus)
+        return make_plan(Opened.of(parse_spec(tables | {"mechanism": {"name": function} | parameters}), corpus))
     with lent({"own": function_mechanism("own", function, corpus.matrix[:10])}):
-        return make_plan(parse_spec(tables | {"mechanism": {"name": "own"}}), corpus)
+        return make_plan(Opened.of(parse_spec(tables | {"mechanism": {"name": "own"}}), corpus))
 
 
 def bits_of(function: Function | str, **settings: Any) -> float:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.certifying import copies_of
 from ksdp.audit.contract import Database, Observables, Release, Traits
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import copies_bound
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
-from ksdp.audit.results.summarise import copies_summary, void_where_copies_tell
+from ksdp.audit.results.summarise import bound_summary, void_where_contradicted
 from ksdp.audit.runs import measure, sample
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
@@ -41,40 +42,40 @@ def plan_of(corpus: Corpus, **changes: Any) -> Plan:
     design = {"party_size": 30, "with_runs": 60} | changes.pop("design", {})
     mechanism = {"name": "pd-svd", "rank": 2}
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": mechanism, **changes, "design": design}
-    return make_plan(parse_spec(tables), corpus)
+    return make_plan(Opened.of(parse_spec(tables), corpus))
 
 
 def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
-    found = copies_of(plan_of(corpus))
+    found = copies_bound(plan_of(corpus))
     assert found is not None
     expected = np.ones(90, int)
     expected[20:60], expected[[3, 70]] = 40, 2
-    np.testing.assert_array_equal(found.count, expected)
+    np.testing.assert_array_equal(found.copies, expected)
     by_hand = [count_laws(count, 90, 30).told for count in expected]
-    np.testing.assert_allclose(found.bound, by_hand)
-    some = copies_of(plan_of(corpus, design={"documents": ("d70", "d4", "d30")}))
+    np.testing.assert_allclose(found.advantage, by_hand)
+    some = copies_bound(plan_of(corpus, design={"documents": ("d70", "d4", "d30")}))
     assert some is not None
-    np.testing.assert_array_equal(some.count, [1, 40, 2])
+    np.testing.assert_array_equal(some.copies, [1, 40, 2])
     # Those that others hold in every run are not of the pool.
     apart = plan_of(corpus, parties={"coalition": 30})
     held = apart.design.pool
-    mine = copies_of(apart)
+    mine = copies_bound(apart)
     assert mine is not None
-    assert mine.count.max() == (expected[held] == 40).sum() < 40
-    loose = copies_of(plan_of(corpus, design={"sampling": "poisson"}))
+    assert mine.copies.max() == (expected[held] == 40).sum() < 40
+    loose = copies_bound(plan_of(corpus, design={"sampling": "poisson"}))
     assert loose is not None
-    assert loose.bound[25] == pytest.approx(count_laws_independent(40, 1 / 3).told)
+    assert loose.advantage[25] == pytest.approx(count_laws_independent(40, 1 / 3).told)
 
 
 def test_where_nothing_is_proved_nothing_is_said(corpus: Corpus) -> None:
-    assert copies_of(plan_of(corpus, design={"unit": "group", "party_size": 15})) is None
-    assert copies_of(plan_of(corpus, design={"kind": "balanced", "documents": 20})) is None
-    literal = copies_of(plan_of(corpus, design={"kind": "literal", "documents": ("d25", "d5")}))
+    assert copies_bound(plan_of(corpus, design={"unit": "group", "party_size": 15})) is None
+    assert copies_bound(plan_of(corpus, design={"kind": "balanced", "documents": 20})) is None
+    literal = copies_bound(plan_of(corpus, design={"kind": "literal", "documents": ("d25", "d5")}))
     assert literal is not None
-    assert sorted(literal.count.tolist()) == [1, 40]
+    assert sorted(literal.copies.tolist()) == [1, 40]
     rows = sp.csr_array(np.arange(1.0, 31.0)[:, None] * np.ones((30, 6)))
     alone = Corpus(canonical(rows), np.array([f"d{n}" for n in range(30)]))
-    assert copies_of(plan_of(alone, design={"party_size": 10})) is None
+    assert copies_bound(plan_of(alone, design={"party_size": 10})) is None
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_th
         mechanism = {"name": "ordered", "order_free": not honest}
         with lent({"ordered": Ordered, "first": First()}):
             plan = plan_of(corpus, mechanism=mechanism, statistics=statistics, decision={"margin": 0.4})
-        found = copies_of(plan)
+        found = copies_bound(plan)
         if honest:
             assert found is None
             continue
@@ -133,16 +134,15 @@ def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_th
         rule = plan.spec.decision_in_run
         interim = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
         assert interim.decisions.verdict[20] == "sensitive"
-        interim = after_certificate(interim, found.bound, rule)
+        interim = after_certificate(interim, found.advantage, rule)
         assert interim.decisions.verdict[20] == "sensitive", "a proof of a leak is never overruled"
-        said = copies_summary(plan, interim, found)
-        assert said is not None
-        assert (said.certified, said.sensitive, said.contradicted, said.fewest) == (40, 1, 1, 40)
-        void = void_where_copies_tell(SOUND, said)
+        said = bound_summary(found, interim, rule, plan.counted, len(plan.looks))
+        assert (said.certified, said.sensitive, said.contradicted, said.fewest_copies) == (40, 1, 1, 40)
+        void = void_where_contradicted(SOUND, [said])
         assert not void.valid
         assert "order_free" in str(void.reason)
-        assert void_where_copies_tell(replace(SOUND, reason="other"), said).reason == "other"
-        assert void_where_copies_tell(SOUND, replace(said, contradicted=0)) is SOUND
+        assert void_where_contradicted(replace(SOUND, reason="other"), [said]).reason == "other"
+        assert void_where_contradicted(SOUND, [replace(said, contradicted=0)]) is SOUND
 
 
 def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus) -> None:
@@ -151,20 +151,17 @@ def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus
     tests = compare_arms(values.values, values.inclusion)[: len(plan.audited)]
     rule = plan.spec.decision_in_run
     before = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
-    found = copies_of(plan)
+    found = copies_bound(plan)
     assert found is not None
-    assert found.bound[25] < 0.2 < found.bound[3]
-    after = after_certificate(before, found.bound, rule)
-    said = copies_summary(plan, after, found)
-    assert said is not None
-    assert (said.certified, said.sensitive, said.contradicted, said.fewest) == (40, 0, 0, 40)
-    assert said.largest_bound == found.bound[25]
+    assert found.advantage[25] < 0.2 < found.advantage[3]
+    after = after_certificate(before, found.advantage, rule)
+    said = bound_summary(found, after, rule, plan.counted, len(plan.looks))
+    assert (said.certified, said.sensitive, said.contradicted, said.fewest_copies) == (40, 0, 0, 40)
+    assert said.largest_certified == found.advantage[25]
     assert (after.decisions.proof == "every attack").sum() == 40
-    assert copies_summary(plan, after, None) is None
-    strict = plan_of(corpus, decision={"margin": 0.05})
-    assert copies_summary(strict, after, found) is None
-    assert void_where_copies_tell(SOUND, None) is SOUND
-    assert copies_summary(plan_of(corpus, decision={"margin": 0.0}), after, found) is None
+    for margin in (0.05, 0.0):
+        strict = rule.model_copy(update={"margin": margin})
+        assert bound_summary(found, after, strict, plan.counted, len(plan.looks)).certified == 0
 
 
 ORDER_FREE = [name for name in mechanism_names() if name not in ("null", "planted-leak")]

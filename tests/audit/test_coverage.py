@@ -24,6 +24,7 @@ from ksdp.audit.coverage import (
 )
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.schema import final_output, opened, recorded
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.specs.models import parse_spec
@@ -35,7 +36,7 @@ SMALL = {"rank": 2, "iterations": 3}
 
 def plan_of(corpus: Corpus, mechanism: dict, **sections):
     tables = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 20, "with_runs": 40}}
-    return make_plan(parse_spec(tables | {"mechanism": mechanism} | sections), corpus)
+    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism} | sections), corpus))
 
 
 def but_followed(plan) -> list[str]:

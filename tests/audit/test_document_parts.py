@@ -12,6 +12,7 @@ from ksdp.api.given import lent_statistic
 from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.numeric.sparse_rows import take_rows
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import (
     Plan,
     bytes_a_document,
@@ -45,7 +46,7 @@ def plan_of(
     tables: dict[str, Any] = {"seed": 5, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     design = design or {"party_size": 0.03, "with_runs": 12}
     tables |= {"design": design, "statistics": statistics or {}, "store": store}
-    return make_plan(parse_spec(tables), corpus)
+    return make_plan(Opened.of(parse_spec(tables), corpus))
 
 
 def test_small_audits_keep_their_values_unless_asked(corpus: Corpus) -> None:

@@ -13,6 +13,7 @@ from ksdp.audit.contract import Database, Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import run_observables
@@ -31,7 +32,7 @@ Arrays = dict[str, Table]
 
 def plan_of(corpus: Corpus, mechanism: dict[str, Any], **sections: Any) -> Plan:
     tables = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 0.5, "with_runs": 30}}
-    return make_plan(parse_spec(tables | {"mechanism": mechanism} | sections), corpus)
+    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism} | sections), corpus))
 
 
 @pytest.mark.parametrize("name", ["pd-svd", "pd-pca", "pd-nmf"])

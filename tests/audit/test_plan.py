@@ -14,6 +14,7 @@ from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import SpecError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import database_of
@@ -39,7 +40,7 @@ class Counted:
 def plan_of(corpus: Corpus, **sections) -> Plan:
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables["design"] = {"party_size": 20, "with_runs": 30}
-    return make_plan(parse_spec(tables | sections), corpus)
+    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def measured_plan(mechanism: dict[str, Any], **parties: int) -> Plan:
     rows *= rng.random(rows.shape) < 0.7
     corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(COUNT)]))
     tables: dict[str, Any] = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 15, "with_runs": 10}}
-    return make_plan(parse_spec(tables | {"mechanism": mechanism, "parties": parties}), corpus)
+    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism, "parties": parties}), corpus))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.schema import recorded
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import (
     make_mechanism,
@@ -276,7 +277,7 @@ def plan_of(**mechanism):
     rng = np.random.default_rng(0)
     corpus = Corpus(sp.csr_array(rng.poisson(0.4, (40, 6)).astype(float)), np.arange(40).astype(str))
     tables = {"corpus": {"path": "x.npz"}, "mechanism": mechanism, "design": {"party_size": 0.3, "with_runs": 8}}
-    return make_plan(parse_spec(tables), corpus)
+    return make_plan(Opened.of(parse_spec(tables), corpus))
 
 
 @pytest.mark.parametrize(

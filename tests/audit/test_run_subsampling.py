@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ksdp.audit.contract import Observables, Release
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.run_subsampling import (
@@ -35,7 +36,7 @@ from ksdp.audit.verdicts.looks import FRESH, Stage
 def plan_of(corpus: Corpus, **sections) -> Plan:
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables["design"] = {"party_size": 4, "with_runs": 100}
-    return make_plan(parse_spec(tables | sections), corpus)
+    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
 
 
 def obvious(held: list[bool], kept: list[bool], width: int) -> list[int]:

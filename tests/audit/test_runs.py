@@ -11,6 +11,7 @@ from scipy.stats import norm
 from ksdp.audit.contract import Observables, Release
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import measure, run_observables, sample
@@ -23,7 +24,7 @@ from ksdp.audit.verdicts.controls import HANDED
 def plan_of(corpus: Corpus, **sections) -> Plan:
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables["design"] = {"party_size": 20, "with_runs": 60}
-    return make_plan(parse_spec(tables | sections), corpus)
+    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
 
 
 def whole(plan: Plan, lane: int = 0):
@@ -137,7 +138,9 @@ def test_a_mechanism_that_breaks_its_promise_is_named(corpus: Corpus, array: tup
 
     plan = plan_of(corpus)
     releases = dataclasses.replace(plan.releases, recorded=(Release("mean", (2,)),))
-    broken = dataclasses.replace(plan, mechanism=Broken(array), releases=releases)
+    broken = dataclasses.replace(
+        plan, opened=dataclasses.replace(plan.opened, mechanism=Broken(array)), releases=releases
+    )
     with pytest.raises(KsdpError, match=message):
         run_observables(broken, 0, 4)
 

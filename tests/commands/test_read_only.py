@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 SPEC = """
@@ -50,7 +51,7 @@ def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: 
     sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
     for seed, name in ((1, "spec.toml"), (2, "other.toml")):
         (tmp_path / name).write_text(SPEC.format(seed=seed, corpus=tmp_path / "c.npz"))
-    summary = run_audit(*read_spec_file(tmp_path / "spec.toml"), tmp_path / "store", HERE)
+    summary = run_audit(open_spec(*read_spec_file(tmp_path / "spec.toml")), tmp_path / "store", HERE)
     mount = tmp_path / "mount"
     mount.mkdir()
 

@@ -118,7 +118,6 @@ def _summary(
             {"runs": runs, "level": rule.level, "tested": len(tested), "verdicts": dict.fromkeys(VERDICTS, 0)}
         ],
         "fresh": None,
-        "certificate": None,
         "knows_all": None,
         "corpus_about": {
             "documents": len(tested),

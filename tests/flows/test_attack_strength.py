@@ -18,8 +18,10 @@ from ksdp.audit.mechanisms.planted import KINDS
 from ksdp.audit.results.strength import Planted
 from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.report import render_report
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_strength
 from ksdp.storage.store import Store
@@ -80,7 +82,7 @@ def called_so(rows: Iterable[Planted]) -> Counter[str]:
 @pytest.mark.learns
 def test_leaks_that_are_planted_are_found(folder: Path) -> None:
     store = folder / "store"
-    audited = run_audit(parse_spec(tables()), folder, store, HERE)
+    audited = run_audit(open_spec(parse_spec(tables()), folder), store, HERE)
     assert audited.verdicts.clear > 80, "nothing is known of anybody"
     report = Path(audited.report).read_text(encoding="utf-8")
     assert f"<code>ksdp power {audited.audit}</code> plants leaks of known size" in report
@@ -94,7 +96,7 @@ def test_leaks_that_are_planted_are_found(folder: Path) -> None:
     called = called_so(above)
     assert called["clear"] <= 0.1 * (called["sensitive"] + called["undecided"])
     assert called["sensitive"] > 0.3 * (called["sensitive"] + called["undecided"])
-    shown = render_report(Store(store), audited.audit)
+    shown = render_report(audit_result(audited))
     assert found.sentence() in shown
     assert '<td class="num">' + f"{found.rows[0].advantage:.2f}" in shown
     assert Path(audited.report).read_text(encoding="utf-8") == shown
@@ -110,7 +112,7 @@ def test_leaks_that_are_planted_are_found(folder: Path) -> None:
 def test_where_nothing_could_be_missed_nothing_is_planted(folder: Path) -> None:
     store = folder / "store"
     few = {"party_size": 0.5, "with_runs": 40}
-    undecided = run_audit(parse_spec(tables(design=few, decision={"margin": 0.1})), folder, store, HERE)
+    undecided = run_audit(open_spec(parse_spec(tables(design=few, decision={"margin": 0.1})), folder), store, HERE)
     assert not undecided.verdicts.clear
     with pytest.raises(InputError, match="calls no document clear by the statistics tried"):
         typed("power", undecided.audit, "--store", store)
@@ -122,7 +124,7 @@ LEAK = {"document": "d0", "kind": "number", "array": "numbers", "places": [3], "
 def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
     store = folder / "store"
     spec = parse_spec(tables(planted=[LEAK]))
-    audited = run_audit(spec, folder, store, HERE)
+    audited = run_audit(open_spec(spec, folder), store, HERE)
     assert audited.verdicts.sensitive == 1, "a leak of this size is plain"
     assert audited.verdicts.clear > 80
     assert "no verdict may be used" in Path(audited.report).read_text(encoding="utf-8")
@@ -143,7 +145,7 @@ def test_leaks_of_groups_are_found(folder: Path) -> None:
         design={"party_size": 0.5, "with_runs": 700, "unit": "group"},
     )
     store = folder / "store"
-    audited = run_audit(parse_spec(grouped), folder, store, HERE)
+    audited = run_audit(open_spec(parse_spec(grouped), folder), store, HERE)
     assert audited.verdicts.clear > 40
     typed("power", audited.audit, "--store", store, "--here", 1, code=0)
     found = read_strength(Store(store).audit(audited.audit))

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.files import toml_value
 from ksdp.storage.readers.spec_files import read_spec_file
 
@@ -90,7 +91,7 @@ def _answer(spec: Path, store: Path, said: Any) -> None:
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process, and not of a busy machine
     signal.alarm(60 * SECONDS)
     try:
-        run_audit(*read_spec_file(spec), store, HERE)
+        run_audit(open_spec(*read_spec_file(spec)), store, HERE)
     except KsdpError as error:
         said.send(str(error))
     except BaseException as error:

@@ -19,7 +19,7 @@ import pytest
 import ksdp
 from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
 from ksdp.flows.upkeep import damage, prune
-from ksdp.storage.audits.ledger import signed_audits
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.clearances import content_hash, read_clearance
 from ksdp.storage.keys import make_identity
 from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule, read_schedules
@@ -100,7 +100,7 @@ def test_a_clearance_is_whole_or_absent_and_never_unrecorded(store: Store, kept:
         signed = store.root.parent / "c.json"
         if not signed.exists():
             assert done(sign) is not None
-        assert list(signed_audits(store)) == [content_hash(read_clearance(signed))]
+        assert list(read_ledger(store).signed) == [content_hash(read_clearance(signed))]
         assert damage(store) == []
 
 
@@ -190,6 +190,6 @@ def test_a_clearing_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_
         assert read_clearance(folder / "c.json").documents == listed
         assert list(folder.glob("store/screens/*.json"))  # the clearance is the last that is written
         opened = Store.open(folder / "store", create=False)
-        assert content_hash(read_clearance(folder / "c.json")) in signed_audits(opened)
+        assert content_hash(read_clearance(folder / "c.json")) in read_ledger(opened).signed
         assert damage(opened) == []
     print(f"{len(dies)} kills of `clear`, 0 lost")

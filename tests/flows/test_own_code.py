@@ -11,6 +11,7 @@ import pytest
 from ksdp.audit.errors import SpecError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,13 +45,13 @@ def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STA
     (folder / "x.csv").write_text("a,b\n" + "".join(f"{n},{n % 3}\n" for n in range(1, 21)), encoding="utf-8")
     spec = SPEC.format(mechanism=f"{module}:{mechanism}", families="[]", names=names.replace("{module}", module))
     (folder / "spec.toml").write_text(spec, encoding="utf-8")
-    return run_audit(*read_spec_file(folder / "spec.toml"), folder / "store", HERE)
+    return run_audit(open_spec(*read_spec_file(folder / "spec.toml")), folder / "store", HERE)
 
 
 def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     asked, folder = read_spec_file(ROOT / "examples" / "own-mechanism" / "noisy-sum.toml")
     few = asked.model_copy(update={"design": asked.design.model_copy(update={"party_size": 0.2, "with_runs": 30})})
-    found = run_audit(few, folder, tmp_path / "store", HERE)
+    found = run_audit(open_spec(few, folder), tmp_path / "store", HERE)
     assert found.mechanism == "noisy-sum"
     assert found.parameters == {"noise": 0.05}
     assert found.documents == 100

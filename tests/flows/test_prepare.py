@@ -10,7 +10,7 @@ import pytest
 
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.specs.models import Spec, parse_spec
-from ksdp.flows.prepare import prepare
+from ksdp.flows.prepare import open_spec, prepare
 
 
 def spec_of(mechanism: str) -> Spec:
@@ -33,9 +33,9 @@ def base(tmp_path: Path) -> Path:
 
 def test_negative_entries_are_refused_for_nmf_before_anything_is_written(base: Path) -> None:
     with pytest.raises(CorpusError, match=r"table\.csv.*row 7.*c.*negative"):
-        prepare(spec_of("pd-nmf"), base, base / "store")
+        prepare(open_spec(spec_of("pd-nmf"), base), base / "store")
     assert not (base / "store").exists()
 
 
 def test_negative_entries_are_fine_for_the_svd(base: Path) -> None:
-    assert len(prepare(spec_of("pd-svd"), base, base / "store").plan.audited) == 40
+    assert len(prepare(open_spec(spec_of("pd-svd"), base), base / "store").plan.audited) == 40

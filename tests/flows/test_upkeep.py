@@ -20,7 +20,7 @@ from ksdp.flows.reviews import decide
 from ksdp.flows.screening.clear import Signing
 from ksdp.flows.screening.clear import clear as sign
 from ksdp.flows.upkeep import damage, prunable, prune
-from ksdp.storage.audits.ledger import signed_audits
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
@@ -63,7 +63,7 @@ def clear(store: Store, audit: str) -> str:
     key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     signing = Signing(store.root.parent / "c.json", key, "Ana", NOW, NOW + timedelta(days=9))
     assert sign(store.root, audit, signing, place=HERE).clearance
-    return next(iter(signed_audits(store)))
+    return next(iter(read_ledger(store).signed))
 
 
 def verdicts(store: Store, audit: str) -> str:

@@ -19,6 +19,7 @@ from pyarrow import fs
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 from ..buckets import bucket
@@ -97,7 +98,7 @@ def test_hosts_that_share_nothing_give_the_same_table(
     logs, python = tmp_path_factory.mktemp("logs"), [sys.executable, "-m"]
     spec = SPEC.format(corpus=given)
     (tmp_path / "plain.toml").write_text(spec)
-    alone = run_audit(*read_spec_file(tmp_path / "plain.toml"), tmp_path / "alone", HERE)
+    alone = run_audit(open_spec(*read_spec_file(tmp_path / "plain.toml")), tmp_path / "alone", HERE)
 
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(hosts(3, tmp_path))

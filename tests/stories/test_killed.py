@@ -16,6 +16,7 @@ import pytest
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 from ..flows.audits.test_kills import found
@@ -128,7 +129,7 @@ def test_whatever_dies_the_same_command_goes_on_to_the_same_result(spec: Path) -
     assert audit.end([])[0] in (0, 3, 4), said[-5:]
     assert sum("a worker was killed, or died: another takes its place" in line for line in said) == 1
 
-    run_audit(*read_spec_file(spec), spec.parent / "whole", HERE)
+    run_audit(open_spec(*read_spec_file(spec)), spec.parent / "whole", HERE)
     for one, other in zip(found(spec.parent / "whole"), found(audit.store), strict=True):
         assert one.equals(other)
     assert files_with(CANARY, spec.parent / "store", spec.parent / "home") == []

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.prepare import Prepared, prepare_stored
@@ -39,7 +40,7 @@ def prepared(folder: Path, mechanism: str, own: str = OWN) -> Prepared:
     tables = {"corpus": {"path": "x.npz"}, "mechanism": {"name": mechanism, "rank": 1}}
     spec = parse_spec(tables | {"design": {"party_size": 0.3, "with_runs": 8}})
     return prepare_stored(
-        make_plan(spec, Corpus(rows, np.arange(40).astype(str))), folder / "store", may_sample=True
+        make_plan(Opened.of(spec, Corpus(rows, np.arange(40).astype(str)))), folder / "store", may_sample=True
     )
 
 

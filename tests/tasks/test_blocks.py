@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.audits.steps import Tally
@@ -35,7 +36,7 @@ def test_runs_of_a_block_under_way_are_told_once(tmp_path: Path, monkeypatch: py
         "mechanism": {"name": "pd-svd", "rank": 2},
         "design": {"party_size": 30, "with_runs": 30},
     }
-    ready = prepare_stored(make_plan(parse_spec(spec), corpus_of_topics()), tmp_path, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(parse_spec(spec), corpus_of_topics())), tmp_path, may_sample=True)
     with listening(Heard()) as heard:
         tally = Tally()
         with blocks.followed(ready.ref, tally.tell):

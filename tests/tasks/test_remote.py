@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError, Unreachable
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
@@ -54,7 +55,7 @@ def prepared(corpus: Corpus, store: Path, url: str | None = None) -> Prepared:
     tables |= {"design": {"party_size": 10, "with_runs": 30}}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
     tables |= {"cluster": {"blocks": url}} if url else {}
-    return prepare_stored(make_plan(parse_spec(tables), corpus), store, may_sample=True)
+    return prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), store, may_sample=True)
 
 
 def on_workers(ready: Prepared, corpus: Corpus) -> list[Any]:

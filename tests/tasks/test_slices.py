@@ -11,6 +11,7 @@ import pytest
 from ksdp.audit import runs
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.design import Balanced, Literal, Shared
@@ -50,7 +51,7 @@ def audited(corpus: Corpus, store: Path, design: dict, **sections) -> tuple[Cont
     """Sample, store, read, test and judge, as the flow does; what became of controls and documents."""
     tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "design": design}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
-    ready = prepare_stored(make_plan(parse_spec(tables | sections), corpus), store, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables | sections), corpus)), store, may_sample=True)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
     parts = tested.slices(ready.plan)
@@ -133,7 +134,7 @@ def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
     """What the canaries of the fresh runs say, beside the effects of two documents."""
     tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": ["row-space-energy"]}}
-    ready = prepare_stored(make_plan(parse_spec(tables), corpus), store, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), store, may_sample=True)
     plan, rows = ready.plan, np.array([4, 70])
     stage = Stage(FRESH, fresh_seed(plan.design.seed), 40, rows, ("row-space-energy",))
     write_stage(Store(store).audit(ready.ref.audit), stage)
@@ -155,7 +156,7 @@ def test_effects_are_the_same_however_many_columns_are_read_together(
     names = ("row-space-energy", "missing-weight")
     tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": list(names)}}
-    ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), tmp_path, may_sample=True)
     plan, rows = ready.plan, np.arange(5, 25)
     order = tuple(statistic.name for statistic in plan.statistics)
     wanted = [tested.Flagged(int(row), names[int(row) % 3 == 0]) for row in rows]

@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from ksdp.audit.certifying import certify, paired_advantages
 from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import certify, paired_advantages
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
@@ -130,7 +131,8 @@ def test_only_noise_that_is_not_what_it_says_contradicts_its_certificate() -> No
             table = ks_table(values, np.ascontiguousarray(inclusion))
             arms = [np.asarray(a)[:, None] for a in (table.n_with, table.n_without, table.distance)]
             blank = np.zeros((DOCUMENTS, 1))
-            voided = bool(certify(found, ArmTests(*arms, blank, blank), DOCUMENTS, 0.005).contradicted.any())
+            tests = ArmTests(*arms, blank, blank)
+            voided = bool(certify(found, DOCUMENTS, 0.005).contradicted(tests, DOCUMENTS, 1).any())
             sound, wrong = sound + (voided and factor == 1), wrong + (voided and factor < 1)
     print(f"voided: {sound} of {REPLAYS} sound audits, {wrong} of 50 with 0.4 of the noise")
     assert sound == 0
@@ -155,7 +157,7 @@ def certified(name: str, rows: np.ndarray) -> tuple[Mechanism, np.ndarray]:
     corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": CERTIFIED[name]}
     design = {"party_size": len(rows) // 2, "with_runs": 20}
-    plan = make_plan(parse_spec(tables | {"design": design, "certificate": {"pairs": 200}}), corpus)
+    plan = make_plan(Opened.of(parse_spec(tables | {"design": design, "certificate": {"pairs": 200}}), corpus))
     return plan.mechanism, certified_bound(paired_advantages(plan, 0, 200), 0.05, len(rows))
 
 

@@ -16,7 +16,7 @@ from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.audits.costs import costs_of
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 
 pytestmark = pytest.mark.validity
 
@@ -44,9 +44,11 @@ def test_audits_take_what_was_forecast(tmp_path: Path, monkeypatch: pytest.Monke
         design = {"party_size": party_size, "with_runs": with_runs, "looks": "end", "fresh_runs": 0}
         corpus = {"path": "counts.npz", "weighting": "tf-idf"}
         spec = parse_spec({"seed": 3, "corpus": corpus, "mechanism": mechanism, "design": design})
-        plan = make_plan(spec, spec_corpus(spec, tmp_path))
+        plan = make_plan(open_spec(spec, tmp_path))
         said = sum(costs_of(plan).stages(plan.runs).values())
-        ratios[name] = said / sum(run_audit(spec, tmp_path, tmp_path / "store", HERE).seconds_by_stage.values())
+        ratios[name] = said / sum(
+            run_audit(open_spec(spec, tmp_path), tmp_path / "store", HERE).seconds_by_stage.values()
+        )
         print(f"{name:24} forecast {said:6.1f}  ratio {ratios[name]:.2f}", flush=True)
     found = np.array(list(ratios.values()))
     assert 0.25 < np.median(found) < 4.0

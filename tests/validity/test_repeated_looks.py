@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.specs.design import Block, mechanism_rng
@@ -101,7 +102,7 @@ def log10_p_of_nothing(corpus: Corpus, seed: int, documents: int | None) -> tupl
     """Rows that are audited, and their p, where runs announce nothing but noise: one number a document."""
     tables = {"seed": seed, "corpus": {"path": "none"}, "mechanism": {"name": "pd-svd", "rank": 1}}
     design = {"party_size": 0.5, "with_runs": 50, "documents": documents}
-    plan = make_plan(Spec.model_validate(tables | {"design": design}), corpus)
+    plan = make_plan(Opened.of(Spec.model_validate(tables | {"design": design}), corpus))
     runs = [mechanism_rng(plan.design, 0, run).random(len(corpus)) for run in range(plan.design.runs)]
     values = np.ascontiguousarray(np.stack(runs, axis=1)[plan.audited])
     return plan.audited, ks_table(values, plan.design.inclusion(Block(0, 0, plan.design.runs))).log10_p

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,25 @@ import scipy.sparse as sp
 from pydantic import BaseModel
 
 from ksdp.api import given
-from ksdp.api.given import NAME, Recorded, outside, recorded_in_spec, recorded_runs, recorded_tables
+from ksdp.api.given import outside
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
+from ksdp.audit.opened import Opened
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.registry import installed_parameters, lent
+from ksdp.audit.registry import installed_parameters
 from ksdp.audit.specs.design import as_rows
 from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
 from ksdp.audit.specs.urls import was_url
-from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
-from ksdp.storage.in_memory import arrow_or_same, corpus_in_memory, table_columns
+from ksdp.storage.corpora import MEMORY
+from ksdp.storage.in_memory import (
+    Recorded,
+    arrow_or_same,
+    corpus_in_memory,
+    recorded_runs,
+    recorded_tables,
+    table_columns,
+)
 
 _SECTIONS = frozenset(Spec.model_fields) - {"mechanism", "seed", "title", "planted", "cluster"}
 SETTINGS: dict[str, type[BaseModel]] = {"corpus": CorpusSpec, "design": DesignSpec, "decision": DecisionSpec}
@@ -41,29 +47,8 @@ _FEW = 5
 _OWN = ("publishes", "version", "y", "ids")
 
 
-@dataclass(frozen=True)
-class CallSpec:
-    """A spec, and what it means in this process alone."""
-
-    spec: Spec
-    base: Path
-    corpus: Corpus | None = None
-    """None: it is in a file that nobody has read yet."""
-    objects: Mapping[str, Any] = field(default_factory=dict)
-    """Mechanisms and statistics that only this process has."""
-
-    @contextlib.contextmanager
-    def known(self) -> Iterator[None]:
-        """Let the spec mean what it means, inside."""
-        with contextlib.ExitStack() as inside:
-            inside.enter_context(lent(self.objects))
-            if self.corpus is not None:
-                inside.enter_context(lent_corpus(self.corpus, self.spec.corpus))
-            yield
-
-
-def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpec:
-    """What a call asks for.
+def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Opened:
+    """Open what a call asks for.
 
     Parameters
     ----------
@@ -77,6 +62,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         If something is refused.
     """
     if isinstance(data, str | Path):
+        from ksdp.flows.prepare import open_spec
         from ksdp.storage.readers.spec_files import read_spec_file
 
         if was_url(data):
@@ -89,7 +75,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
             raise InputError(f"{Path(data).name} is no spec (.toml): {said}")
         if mechanism is not None or settings:
             raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
-        return with_recorded_runs(CallSpec(*read_spec_file(Path(data))))
+        return open_spec(*read_spec_file(Path(data)))
     data = arrow_or_same(data)  # once: a stream is read but once
     if mechanism is None:
         raise InputError("`mechanism` must say what is audited: a name, a function or an estimator.")
@@ -128,7 +114,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         objects[tables["mechanism"]["name"]] = made
         if made is not mechanism and "families" not in tables["statistics"]:  # a function's arrays have any names
             tables["statistics"]["families"] = ()
-    return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
+    return Opened.of(parse_spec(tables), corpus, objects)
 
 
 def described(model: type[Any]) -> dict[str, str]:
@@ -154,23 +140,6 @@ def _draft(tables: Mapping[str, Any], rest: Mapping[str, Any]) -> Spec:
         hint = meant(next(iter(rest)), [*KEYS, *_OWN])
         raise InputError(f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters.")
     return parse_spec({**tables, "mechanism": {"name": "draft"}})
-
-
-def with_recorded_runs(spec: CallSpec) -> CallSpec:
-    """The same, where the spec's mechanism is `recorded`: its runs are read, and are all that there is to know.
-
-    Raises
-    ------
-    InputError
-        If the tables are refused.
-    """
-    if spec.spec.mechanism.name != NAME:
-        return spec
-    told = spec.spec.model_dump(mode="json", exclude_unset=True)
-    corpus = load_corpus(spec.spec.corpus, spec.base, nonnegative=False)
-    runs = recorded_runs(recorded_in_spec(told, spec.base), corpus)
-    tables = recorded_tables(runs, told, told.get("design", {}))
-    return CallSpec(parse_spec(tables), spec.base, corpus, {runs.name: runs})
 
 
 def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> Collection[str]:

@@ -121,18 +121,18 @@ def audit(
     if store is None and mechanism is not None:  # nothing is stored before: the same function, the same id
         settings = {"version": version_of(mechanism, settings.get("publishes"))} | settings
     wanted = call_spec(data, mechanism, settings)
-    if workers is not None and workers > 1 and wanted.objects:
+    if workers is not None and workers > 1 and wanted.own:
         raise InputError(
             "`workers` need names: functions and objects of a program stay in its process. "
             "Put them into a module and name it: mechanism='my_module:my_mechanism'."
         )
     held_to = None if appetite is None else given_appetite(appetite)
     folder, keep = kept_folder(store)
-    with following(verbose), wanted.known():
+    with following(verbose):
         from ksdp.flows.audits.run import run_audit
 
-        summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)
-    return Audit(Path(summary.store), summary, keep, wanted.objects, type(data))
+        summary: Summary = run_audit(wanted, folder, Place(workers, here=True), held_to)
+    return Audit(Path(summary.store), summary, keep, wanted.own, type(data))
 
 
 def signature_of_calls() -> inspect.Signature:
@@ -207,9 +207,7 @@ def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:
     """
     from ksdp.flows.audits.forecast import forecast
 
-    wanted = call_spec(data, mechanism, settings)
-    with wanted.known():
-        return Forecast(forecast(wanted.spec, wanted.base))
+    return Forecast(forecast(call_spec(data, mechanism, settings)))
 
 
 @_stoppable
@@ -255,8 +253,8 @@ def clear(
     days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 8))
     wanted, now = call_spec(data, mechanism, settings), datetime.now(UTC)
     signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
-    with following(None), wanted.known():
-        done = audit_and_clear(wanted.spec, wanted.base, Path(store), signing, ClearRules(rounds), HERE)
+    with following(None):
+        done = audit_and_clear(wanted, Path(store), signing, ClearRules(rounds), HERE)
     return done.to_json()
 
 

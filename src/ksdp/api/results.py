@@ -18,7 +18,7 @@ import pyarrow as pa
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.verdict import Proof
-from ksdp.storage.audits.ledger import copy_attempts, find_attempt, read_attempts
+from ksdp.storage.audits.ledger import copy_attempts, read_ledger
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, kept_record
 from ksdp.storage.reviews.log import check_copy, copy_reviews
@@ -106,7 +106,7 @@ class Audit:
 
         None where it is held to none.
         """
-        return kept_record(Store(self.store), self.id)
+        return kept_record(Store(self.store), self.summary)
 
     def arrow(self, table: Literal["verdicts", "statistics"] = "verdicts") -> pa.Table:
         """`verdicts` or `statistics` as an Arrow table: `polars.DataFrame(found.arrow("statistics"))`.
@@ -247,8 +247,9 @@ class Audit:
         if target.root == source.root:
             return target.root
         check_copy(source.root, target.root)
-        started = find_attempt(source, summary.audit)
-        alike = () if started is None else read_attempts(source, started.question)
+        ledger = read_ledger(source)
+        started = ledger.attempt(summary.audit)
+        alike = () if started is None else ledger.attempts_at(started.question)
         names = {Path("corpora") / source.corpus(summary.corpus).name, Path("audits") / summary.audit}
         names |= {Path(*Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
         names |= {Path("audits") / one.audit for one in alike if source.audit(one.audit).is_dir()}
@@ -270,10 +271,11 @@ class Audit:
             Beside the findings by default.
         """
         from ksdp.dashboards.audits.report import render_report
+        from ksdp.dashboards.audits.result import audit_result
         from ksdp.storage.store import write_text
 
         target = Path(path) if path is not None else self._folder / "report.html"
-        write_text(target, render_report(Store(self.store), self.id))
+        write_text(target, render_report(audit_result(self.summary)))
         return target.resolve()
 
     def _warn_if_void(self) -> None:
@@ -295,14 +297,10 @@ class Audit:
 
     def _next(self) -> list[str]:
         """What the command says to do next."""
-        from ksdp.dashboards.audits.sentences import next_steps
-        from ksdp.storage.audits.queries import Findings
-        from ksdp.storage.learning import learning_of
+        from ksdp.dashboards.audits.result import audit_result
+        from ksdp.dashboards.audits.sentences import steps_of
 
-        summary = self.summary
-        learning = learning_of(Store(self.store), summary.spec.hash, summary.corpus)
-        needed = Findings(self._folder).totals().runs_to_decide
-        return next_steps(summary, needed, learning) if summary.spec.decides else []
+        return steps_of(audit_result(self.summary)) if self.summary.spec.decides else []
 
     def _repr_html_(self) -> str:
         from ksdp.dashboards.audits.report import words_of

@@ -22,7 +22,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.schema import ReleaseSchema
-from ksdp.audit.party_view import Holdings, parties_key
+from ksdp.audit.opened import Holdings, Opened, parties_key
 from ksdp.audit.registry import own_code
 from ksdp.audit.run_subsampling import RunSubsampling, kept_without
 from ksdp.audit.specs.design import Block, Design, Literal, Shared
@@ -102,11 +102,7 @@ class Column:
 class Plan:
     """All decisions about an audit, before it runs."""
 
-    spec: Spec
-    corpus: Corpus
-    holdings: Holdings
-    """The units that each side holds."""
-    mechanism: Mechanism
+    opened: Opened
     releases: ReleaseSchema
     """The releases of a run, those that statistics may read, and those that are stored."""
     tested: PlannedStatistics
@@ -127,6 +123,26 @@ class Plan:
     """Bound that the mechanism's noise proves for every document, whatever a run shows."""
     absent: ProvedSensitive | None = None
     """Units that are proved sensitive before any run: in the pool as everybody, and not among the `audited`."""
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.opened.spec
+
+    @property
+    def corpus(self) -> Corpus:
+        """All documents."""
+        return self.opened.corpus
+
+    @property
+    def holdings(self) -> Holdings:
+        """The units that each side holds."""
+        return self.opened.holdings
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that is audited."""
+        return self.opened.mechanism
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

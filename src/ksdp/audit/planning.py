@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.absence import Absence, ProvedSensitive, absence_bounds, absence_shown
-from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
@@ -28,7 +27,7 @@ from ksdp.audit.mechanisms.recorded import ENOUGH, RecordedRuns, is_own
 from ksdp.audit.mechanisms.schema import ReleaseSchema, release_schema
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
-from ksdp.audit.party_view import Holdings, holdings_of
+from ksdp.audit.opened import Holdings, Opened
 from ksdp.audit.plan import (
     CONTROLS,
     Plan,
@@ -38,8 +37,9 @@ from ksdp.audit.plan import (
     rounds_solved,
     unweighed,
 )
+from ksdp.audit.proofs import check_certifiable
 from ksdp.audit.randomness import Purpose, derived_seed, generator
-from ksdp.audit.registry import default_statistics, mechanism_of, select_statistics
+from ksdp.audit.registry import default_statistics, select_statistics
 from ksdp.audit.reviewing import plural
 from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, more_runs
 from ksdp.audit.specs.design import Balanced, Design, Shared, make_design
@@ -56,12 +56,9 @@ from ksdp.audit.verdicts.looks import Look, planned_looks
 _CHECKS = 32
 
 
-def make_plan(spec: Spec, corpus: Corpus) -> Plan:
+def make_plan(opened: Opened) -> Plan:
     """Check a spec against its corpus and decide everything."""
-    mechanism = mechanism_of(spec.mechanism)
-    if is_own(mechanism):
-        spec = spec.model_copy(update={"store": spec.store.model_copy(update={"precision": "float64"})})
-    holdings = holdings_of(spec, corpus)
+    spec, corpus, mechanism, holdings = opened.spec, opened.corpus, opened.mechanism, opened.holdings
     rank = traits_of(mechanism).rank
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
@@ -85,10 +82,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     absent = _absent(spec, holdings, shown.read, design)
     rest = {} if absent is None else {"audited": np.setdiff1d(design.targets(0), absent.units)}
     return Plan(
-        spec=spec,
-        corpus=corpus,
-        holdings=holdings,
-        mechanism=mechanism,
+        opened=opened,
         releases=shown,
         tested=tested,
         design=replace(cast(Any, runs.design), **rest),
@@ -402,8 +396,9 @@ _FAR = 2.0
 """Rows longer than so many times the bound lose more than half of their length."""
 
 
-def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
+def corpus_notes(opened: Opened) -> list[str]:
     """A sentence each, where there are any: rows left out, rows alike, columns taken, rows that are clipped."""
+    spec, corpus = opened.spec, opened.corpus
     notes = [] if spec.draw_sentence is None else [spec.draw_sentence]
     if corpus.left_out:
         some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
@@ -418,8 +413,7 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
         notes.append(_taken(corpus.taken))
         if alone := _outweighing(corpus, corpus.taken):
             notes.append(alone)
-    mechanism = mechanism_of(spec.mechanism)
-    if clipped := _clipped(corpus, given_fields(mechanism).get("row_bound")):
+    if clipped := _clipped(corpus, given_fields(opened.mechanism).get("row_bound")):
         notes.append(clipped)
     return notes
 

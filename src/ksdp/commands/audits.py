@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -22,23 +22,18 @@ from ksdp.commands.options import (
     PlaceOptions,
     SpecArgument,
     StoreOption,
-    appetite_code,
-    exit_code,
-    kept_record,
     opened_audit,
     read_asked,
     read_spec,
-    tell,
     with_options,
 )
+from ksdp.commands.present import appetite_code, exit_code, present
 
 if TYPE_CHECKING:
     from ksdp.audit.results.appetite import Appetite
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.specs.models import Spec
     from ksdp.flows.audits.place import Place
-
-Found = TypeVar("Found")
 
 
 @with_options
@@ -93,16 +88,13 @@ def _audited(
 ) -> tuple[Summary, Appetite | None]:
     """Audit a spec with its folder; return the summary and the limits that it is held to."""
     read, base = spec
-    from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
+    from ksdp.flows.prepare import open_spec
     from ksdp.terminal import terminal
 
     limits = read_asked(appetite, read)
     with terminal():
-        if read.mechanism.name == "recorded":
-            ask = partial(run_audit, base=base, store=store, place=HERE, appetite=limits)
-            return _of_recorded(read, base, ask), limits
-        return run_audit(read, base, store, place, limits), limits
+        return run_audit(open_spec(read, base), store, place, limits), limits
 
 
 def _report_several(made: Mapping[str, Summary], fail_on: Sequence[str] | None, as_json: bool) -> NoReturn:
@@ -134,22 +126,15 @@ def _report_audit(
     summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool, spec: str = "SPEC.toml"
 ) -> NoReturn:
     """Print a finished audit, write what pipelines read, and leave with its exit code."""
-    record = kept_record(summary)
-    tell(summary, as_json, record=record, spec=spec)
-    pipeline.write(summary, record)
-    if asked is None or record is None:
+    from ksdp.dashboards.audits.result import audit_result
+
+    result = audit_result(summary)
+    present(result, as_json, spec=spec)
+    pipeline.write(result)
+    if asked is None or result.record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))
-    missed = appetite_code([criterion.name for criterion in record.missed])
+    missed = appetite_code([criterion.name for criterion in result.record.missed])
     raise typer.Exit(missed or exit_code(summary, pipeline.fail_on or ()))
-
-
-def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
-    """Runs that were made elsewhere are in two tables, which this process alone has read."""
-    from ksdp.api.call_spec import CallSpec, with_recorded_runs
-
-    call = with_recorded_runs(CallSpec(spec, base))
-    with call.known():
-        return ask(call.spec)
 
 
 def plan(
@@ -176,10 +161,10 @@ def plan(
         _tell_features(read, base, party, columns, as_json)
         return
     from ksdp.flows.audits.forecast import forecast, forecast_words
+    from ksdp.flows.prepare import open_spec
 
     read_asked(appetite, read)
-    ask = partial(forecast, base=base)
-    forecasts = _of_recorded(read, base, ask) if read.mechanism.name == "recorded" else ask(read)
+    forecasts = forecast(open_spec(read, base))
     if as_json:
         typer.echo(json.dumps(forecasts))
         return
@@ -217,6 +202,7 @@ def evaluate_statistics(
     as_json: JsonOption = False,
 ) -> None:
     """Measure new statistics on stored releases. The mechanism is not run, and there is no verdict."""
+    from ksdp.dashboards.audits.result import audit_result
     from ksdp.flows.audits.run import run_test
     from ksdp.terminal import terminal
 
@@ -230,7 +216,7 @@ def evaluate_statistics(
                 f"{name:28} median D {statistic.median_D:.3f}, largest {statistic.max_D:.3f}   "
                 f"(by chance half stay below {summary.chance.median_D:.3f})"
             )
-    tell(summary, as_json)
+    present(audit_result(summary), as_json)
     raise typer.Exit(exit_code(summary))
 
 
@@ -263,6 +249,7 @@ def power(
 @with_options
 def demo(*, store: StoreOption = Path("ksdp-demo"), where: PlaceOptions, as_json: JsonOption = False) -> None:
     """Audit docstrings of the installed numpy, scipy and pandas: every verdict, and a list that is signed."""
+    from ksdp.dashboards.audits.result import audit_result
     from ksdp.flows.screening.demo import demo_words, run_demo
     from ksdp.terminal import terminal
 
@@ -270,7 +257,7 @@ def demo(*, store: StoreOption = Path("ksdp-demo"), where: PlaceOptions, as_json
         demo_summary = run_demo(store, where.place())
     if as_json:
         for summary in demo_summary.audits:
-            tell(summary, as_json)
+            present(audit_result(summary), as_json)
     else:
         typer.echo(demo_words(demo_summary), err=True)
 

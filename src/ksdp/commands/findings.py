@@ -16,23 +16,18 @@ import typer
 from ksdp.audit.errors import InputError, NotFound, StoreError
 from ksdp.audit.reviewing import visible
 from ksdp.commands.options import (
-    KEYS,
     AppetiteOption,
     AuditArgument,
     JsonOption,
     PipelineOptions,
     StoreOption,
     WhoOption,
-    appetite_code,
-    exit_code,
-    kept_record,
     opened_audit,
     read_asked,
     signing_key,
-    tell,
-    tell_void,
     with_options,
 )
+from ksdp.commands.present import KEYS, appetite_code, exit_code, present, tell_void
 
 if TYPE_CHECKING:
     from ksdp.audit.results.appetite import Appetite, AppetiteRecord
@@ -105,30 +100,32 @@ def show(
         )
     if document is None:
         limits = read_asked(appetite)
+        from ksdp.dashboards.audits.result import audit_result
+
         summary = read_summary(opened.audit(audit))
-        record = kept_record(summary) if limits is None else _held_to(opened, limits, audit)
+        result = audit_result(summary, record=None if limits is None else _held_to(opened, limits, summary))
         with nullcontext() if as_json else redirect_stderr(sys.stdout):  # what is asked for goes down a pipe
-            tell(summary, as_json, made=False, record=record)
+            present(result, as_json, made=False)
             if not as_json:
                 _tell_documents(opened.audit(audit), worst)
                 typer.echo(f"by chance, {_by_chance(summary)}")
-        pipeline.write(summary, record)
+        pipeline.write(result)
         if html is not None:
             from ksdp.dashboards.audits.report import render_report
             from ksdp.storage.store import write_text
 
-            write_text(html, render_report(opened, audit))
-        missed = (
-            appetite_code([criterion.name for criterion in record.missed]) if limits is not None and record else 0
-        )
+            write_text(html, render_report(result))
+        missed = 0
+        if limits is not None and result.record is not None:
+            missed = appetite_code([criterion.name for criterion in result.record.missed])
         raise typer.Exit(missed or (exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0))
     _show_document(opened, audit, document, again=again, as_json=as_json)
 
 
-def _held_to(store: Store, asked: Appetite, audit: str) -> AppetiteRecord:
+def _held_to(store: Store, asked: Appetite, summary: Summary) -> AppetiteRecord:
     from ksdp.storage.reviews.appetites import read_record  # numerics
 
-    return read_record(store, asked, audit)
+    return read_record(store, asked, summary)
 
 
 def _p(log10_p: float) -> str:
@@ -274,12 +271,12 @@ def dossier(
 
 def _declared(store: Store, path: Path, summary: Summary) -> DeclaredSpec:
     from ksdp.storage.audits.history import read_summary
-    from ksdp.storage.audits.ledger import proposing_audit
+    from ksdp.storage.audits.ledger import read_ledger
     from ksdp.storage.readers.spec_files import read_spec_file
 
     read, _ = read_spec_file(path, own_code=False)
     stated = summary.provenance.spec
-    if read.hash != stated and (proposing := proposing_audit(store, summary.audit)) != summary.audit:
+    if read.hash != stated and (proposing := read_ledger(store).proposing(summary.audit)) != summary.audit:
         stated = read_summary(store.audit(proposing)).provenance.spec
     if read.hash != stated:
         raise InputError(f"{path} is not the spec of audit {summary.audit}: more differs than `[declared]`.")

@@ -1,13 +1,10 @@
-"""Options that several commands share, and how an audit's result is printed."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import os
-import re
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -18,21 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.verdicts.verdict import FAILING, verdicts_code
+from ksdp.audit.verdicts.verdict import FAILING
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from ksdp.audit.results.appetite import Appetite, AppetiteRecord
-    from ksdp.audit.results.summary import Summary
+    from ksdp.audit.results.appetite import Appetite
     from ksdp.audit.specs.models import Spec
+    from ksdp.dashboards.audits.result import AuditResult
     from ksdp.flows.audits.place import Place
     from ksdp.flows.screening.clear import Signing
-    from ksdp.storage.learning import GainAndAdvice
     from ksdp.storage.store import Store
-
-_BEGAN = time.monotonic()
-"""When the command did: what a person waited for is more than the last stage."""
 
 SpecArgument = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
 AuditArgument = Annotated[
@@ -77,23 +70,6 @@ class FailOn(StrEnum):
     for word in FAILING:
         vars()[word] = word
     uncovered = "uncovered"
-
-
-KEYS = (
-    "version",
-    "audit",
-    "corpus",
-    "mechanism",
-    "documents",
-    "runs",
-    "cached_runs",
-    "seconds",
-    "valid",
-    "verdicts",
-    "detected",
-    "unread",
-)
-"""Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
@@ -168,17 +144,16 @@ class PipelineOptions:
         ),
     ] = None
 
-    def write(self, summary: Summary, record: AppetiteRecord | None) -> None:
+    def write(self, result: AuditResult) -> None:
         """Write what is asked for, and a few lines of Markdown to the file that `GITHUB_STEP_SUMMARY` names."""
-        page = os.environ.get("GITHUB_STEP_SUMMARY")
+        page, summary = os.environ.get("GITHUB_STEP_SUMMARY"), result.summary
         if not (self.junit or self.sarif or page):
             return
         from ksdp.dashboards.audits import pipelines
-        from ksdp.storage.store import Store, append_synced, write_json, write_text
+        from ksdp.storage.store import append_synced, write_json, write_text
 
-        fail_on = FAILING if self.fail_on is None else self.fail_on
-        results = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
-        criteria = [] if record is None else pipelines.appetite_checks(record)
+        results = pipelines.checks(result, FAILING if self.fail_on is None else self.fail_on)
+        criteria = [] if result.record is None else pipelines.appetite_checks(result.record)
         if self.junit:
             write_text(self.junit, pipelines.junit(results + criteria, summary))
         if self.sarif:
@@ -232,158 +207,3 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     vars(typed)["__signature__"] = inspect.Signature(taken)
     typed.__annotations__ = {p.name: p.annotation for p in taken}
     return typed
-
-
-def exit_code(summary: Summary, fail_on: Sequence[str] | None = None) -> int:
-    """Return the exit code of an audit; by default all verdicts that a pipeline may fail by count."""
-    judged = FAILING if fail_on is None else fail_on
-    if not summary.valid:
-        return 5
-    code = verdicts_code(summary.verdicts.as_dict(), judged)
-    if code or "uncovered" not in judged:
-        return code
-    from ksdp.dashboards.audits.pipelines import uncovered
-
-    return 4 if uncovered(summary) else 0
-
-
-def kept_record(summary: Summary) -> AppetiteRecord | None:
-    """An audit held to the appetite that is kept with it; None where none is."""
-    from ksdp.storage.store import Store
-
-    store = Store.open(Path(summary.store), create=False)
-    if not store.appetite(summary.audit).is_file():
-        return None
-    from ksdp.storage.reviews.appetites import kept_record as read  # numerics
-
-    return read(store, summary.audit)
-
-
-def appetite_code(missed: Collection[str]) -> int:
-    """Return the exit code for the names of missed criteria, in the words of `exit_code`."""
-    return 5 if "controls" in missed else verdicts_code(dict.fromkeys(missed, 1)) or (4 if missed else 0)
-
-
-def tell_record(record: AppetiteRecord) -> None:
-    """Print every criterion, the missed ones with what to do."""
-    typer.echo(f"appetite  {'met' if record.met else 'NOT met'}", err=True)
-    for criterion in record.criteria:
-        typer.echo(f"  {'ok  ' if criterion.met else 'FAIL'} {criterion.sentence()}", err=True)
-
-
-def tell(
-    summary: Summary,
-    as_json: bool,
-    *,
-    made: bool = True,
-    record: AppetiteRecord | None = None,
-    spec: str = "SPEC.toml",
-) -> None:
-    """Print an audit's summary: one object for machines, a few lines for people, and what to type next."""
-    if as_json:
-        statistics = {
-            name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
-            for name, statistic in summary.statistics.items()
-        }
-        out = summary.to_json()
-        shown = {key: out[key] for key in KEYS}
-        shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
-        shown |= {"share": out["share"], "risk": summary.risk.to_json()}
-        if record is not None:
-            shown["appetite"] = record.to_json()
-        typer.echo(json.dumps(shown))
-        return
-    gained = _gained(summary)
-    if gained.nothing_gained:
-        typer.echo(gained.nothing_gained, err=True)
-    tell_void(summary)
-    waited = f", {time.monotonic() - _BEGAN:.1f} s" if made else ""
-    if not summary.spec.decides:
-        from ksdp.dashboards.audits.sentences import explored
-
-        typer.echo(explored(summary), err=True)
-    typer.echo(
-        f"{summary.documents} {summary.design.unit}s: {summary.verdicts.words}; leaks detected in "
-        f"{summary.detected} ({summary.runs} runs{waited})",
-        err=True,
-    )
-    if summary.spec.decision_in_run.margin_at_low_fpr is not None:
-        typer.echo(f"margin  {summary.spec.decision_in_run.limits}", err=True)
-    if gained.gain and not gained.nothing_gained:
-        typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)
-    _tell_claim(summary)
-    _tell_certificate(summary)
-    if summary.share is not None:
-        from ksdp.dashboards.audits.sentences import drawn_share
-
-        typer.echo(f"of all    {drawn_share(summary)}", err=True)
-    if record is not None:
-        tell_record(record)
-    typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
-    if made and summary.spec.decides:
-        _tell_next(summary, gained, spec)
-
-
-def _tell_next(summary: Summary, learning: GainAndAdvice, spec: str) -> None:
-    from ksdp.dashboards.audits.sentences import next_steps
-    from ksdp.storage.audits.queries import Findings
-    from ksdp.storage.store import Store
-
-    needed = Findings(Store(Path(summary.store)).audit(summary.audit)).totals().runs_to_decide
-    for step in next_steps(summary, needed, learning, spec):
-        typer.echo(f"next    {re.sub('[“”]', '`', step)}", err=True)
-
-
-def tell_void(summary: Summary) -> None:
-    """Say of a void audit that it is: whatever is shown of it comes after."""
-    if not summary.valid:
-        typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)
-
-
-def _gained(summary: Summary) -> GainAndAdvice:
-    from ksdp.storage.learning import learning_of
-    from ksdp.storage.store import Store
-
-    return learning_of(Store.open(Path(summary.store), create=False), summary.spec.hash, summary.corpus)
-
-
-def _tell_certificate(summary: Summary) -> None:
-    from ksdp.dashboards.audits.sentences import absent, certified, copied, kept_promise, stronger
-
-    for label, sentence in (
-        ("absence", absent(summary)),
-        ("proof", kept_promise(summary)),
-        ("bound", certified(summary)),
-        ("copies", copied(summary)),
-        ("limit", stronger(summary)),
-    ):
-        if sentence is not None:
-            typer.echo(f"{label:9} {sentence}", err=True)
-
-
-def _tell_claim(summary: Summary) -> None:
-    claim = summary.guarantee
-    if claim.kind != "(epsilon, delta)":
-        return
-    epsilon = "by the sizes" if claim.epsilon is None else f"{claim.epsilon:g}"
-    low = f"{summary.fresh.largest_epsilon_low:.2f}" if summary.fresh else "none: no fresh runs"
-    typer.echo(
-        f"claims  epsilon {epsilon}, delta {claim.delta:g}{'' if claim.sound else ' (UNSOUND)'}; noise "
-        f"{claim.sampler.name if claim.sampler else 'none'}; proved on fresh runs, at delta 0: {low}",
-        err=True,
-    )
-    _tell_worst_case(summary)
-
-
-def _tell_worst_case(summary: Summary) -> None:
-    from ksdp.dashboards.audits.sentences import proved
-    from ksdp.storage.audits.claims import shown_claim
-    from ksdp.storage.store import Store
-
-    claim = shown_claim(Store.open(Path(summary.store), create=False), summary)
-    if claim is None:
-        typer.echo("        its worst case was not tried in this store (ksdp claim)", err=True)
-    elif claim.finding.refuted:
-        typer.secho(f"        REFUTED: {proved(claim)}", err=True, fg="red", bold=True)
-    else:
-        typer.echo(f"        not refuted: {proved(claim)}", err=True)

@@ -174,7 +174,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Print the review log and the NUMBER:HASH of its newest entry. The exit code is 1 if the log is damaged."""
-    from ksdp.storage.audits.ledger import signed_audits
+    from ksdp.storage.audits.ledger import read_ledger
     from ksdp.storage.reviews.decisions import read_log
     from ksdp.storage.reviews.log import LogHead, check_chain
     from ksdp.storage.store import Store
@@ -194,7 +194,7 @@ def log(
     for entry in entries:
         typer.echo(entry_line(entry))
     typer.echo(f"newest entry: {newest}" if report.entries else "no decision is recorded in this store.", err=True)
-    for digest, audits in signed_audits(opened).items() if audit is None and document is None else ():
+    for digest, audits in read_ledger(opened).signed.items() if audit is None and document is None else ():
         typer.echo(f"signed: clearance {digest[:12]}, of audit {audits[-1]}", err=True)
 
 

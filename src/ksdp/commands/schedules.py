@@ -18,11 +18,11 @@ from ksdp.commands.options import (
     MetricsOption,
     StoreOption,
     WorkersOption,
-    appetite_code,
     read_asked,
     read_spec,
     with_options,
 )
+from ksdp.commands.present import appetite_code
 
 _RETRY_SECONDS = 60.0
 """Seconds before the first retry; the pause doubles each time."""

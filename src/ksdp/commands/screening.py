@@ -73,6 +73,7 @@ def clear(
     what does not hold there is left out, and the rest is audited again, until all of it holds. Exit 0: signed.
     """
     given = read_spec(Path(audit)) if audit.endswith(".toml") else None
+    from ksdp.flows.prepare import open_spec
     from ksdp.flows.reviews import Patience, run_approval
     from ksdp.flows.screening.clear import ClearRules, audit_and_clear
     from ksdp.flows.screening.clear import clear as run_clear
@@ -87,10 +88,11 @@ def clear(
         read, base = given
         signing = signer.signing(read)
         with terminal():
+            opened = open_spec(read, base)
             if hours is None:
-                out = audit_and_clear(read, base, store, signing, rules, place)
+                out = audit_and_clear(opened, store, signing, rules, place)
             else:
-                out = run_approval(read, base, store, signing, rules, Patience(timedelta(hours=hours)), place)
+                out = run_approval(opened, store, signing, rules, Patience(timedelta(hours=hours)), place)
     else:
         if hours is not None:
             raise InputError("`--hours` goes with a spec.")
@@ -161,8 +163,11 @@ def verify(
         absent = f" (not beside it: {', '.join(verified['missing'])})" if verified["missing"] else ""
         _tell_verified(f"dossier{absent} is whole and signed, with every file beside it", verified, key, as_json)
         return
-    read, base = read_spec(spec) if spec else (None, None)
-    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    read = read_spec(spec) if spec else None
+    from ksdp.flows.prepare import open_spec
+
+    opened = open_spec(*read) if read else None
+    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, against=opened)
     if ledger is not None:
         from ksdp.flows.runs.budget import spent, spent_words
         from ksdp.storage.runs.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter
-from ksdp.storage.errors import InputError
+from ksdp.storage.store import InputError
 
 PAGE_ROWS = 25
 _LONGEST_SEARCH = 200

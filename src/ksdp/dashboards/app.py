@@ -25,6 +25,7 @@ from ksdp.dashboards.audits.pages import (
     wanted,
 )
 from ksdp.dashboards.audits.report import parts_of, render_report
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.dashboards.home import read_home_page
 from ksdp.dashboards.rendering import PageContext, alone, screen_response, static_files
 from ksdp.dashboards.reviews import (
@@ -41,8 +42,9 @@ from ksdp.dashboards.reviews import (
 from ksdp.dashboards.schedules import read_runs_page, read_schedules_page
 from ksdp.dashboards.screening import read_screen_page, read_screens_page
 from ksdp.dashboards.security import COOKIE, Gate, ReviewerSource, TokenReviewers
-from ksdp.storage.errors import InputError, InvalidAudit, KsdpError, StaleDecision, StoreError
-from ksdp.storage.store import Store
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.reviews.decisions import StaleDecision
+from ksdp.storage.store import InputError, InvalidAudit, KsdpError, Store, StoreError
 
 
 def _query(address: str) -> dict[str, str]:
@@ -165,6 +167,11 @@ def _icon(context: PageContext, request: Request) -> Response:
     return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
 
 
+def _report(context: PageContext, request: Request) -> Response:
+    audit = require_audit(context.store, request.path_params["audit"])
+    return alone(render_report(audit_result(read_summary(context.store.audit(audit)))))
+
+
 _PAGES: dict[str, Page] = {
     "/favicon.ico": _icon,
     "/": lambda context, request: context.page(
@@ -173,9 +180,7 @@ _PAGES: dict[str, Page] = {
     "/audits": _listing("page_audits", read_audits_page),
     "/audits/{audit}": _audit,
     "/audits/{audit}/document": _of_one("page_document", "audit", read_document_page),
-    "/audits/{audit}/report.html": lambda context, request: alone(
-        render_report(context.store, require_audit(context.store, request.path_params["audit"]))
-    ),
+    "/audits/{audit}/report.html": _report,
     "/audits/{audit}/more-runs": _more_runs,
     "/screens": _listing("page_screens", read_screens_page),
     "/screens/{screen}": _of_one("page_screen", "screen", read_screen_page),

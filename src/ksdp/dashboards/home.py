@@ -18,11 +18,10 @@ from ksdp.dashboards.timeline import Mark, gaps, spark_svg
 from ksdp.dashboards.words import percent, plural
 from ksdp.storage.audits.history import Brief, Summary, read_history, read_summary
 from ksdp.storage.clearances import Clearance, stored_clearance, stored_clearances
-from ksdp.storage.errors import StoreError
 from ksdp.storage.reviews.decisions import audits_by_question, states
 from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.schedules.schedule_files import Schedule, read_failure, read_runs, read_schedules
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, StoreError
 
 _SOON = timedelta(days=30)
 """A review or a clearance that ends within this is named."""

@@ -14,9 +14,8 @@ from starlette.requests import Request
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.pages import MoreRuns, read_more_runs, require_audit, wanted
 from ksdp.storage.audits.history import Brief, read_history, read_summary
-from ksdp.storage.audits.ledger import deciding_audits, proposing_audit
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.audits.queries import Filter, Findings, Row
-from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.findings import Summary
 from ksdp.storage.reviews.decisions import (
     Decision,
@@ -34,7 +33,7 @@ from ksdp.storage.reviews.decisions import (
 )
 from ksdp.storage.reviews.document_text import TextAccess, read_accesses, record_access
 from ksdp.storage.reviews.log import ChainReport, LogHead, check_chain
-from ksdp.storage.store import Store
+from ksdp.storage.store import InputError, KsdpError, Store
 
 _FIELDS = 20_000
 
@@ -332,7 +331,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
 
 
 def _part_of(store: Store, audit: str) -> str | None:
-    proposed_by = proposing_audit(store, audit)
-    if audit == proposed_by or audit in deciding_audits(store):
+    ledger = read_ledger(store)
+    proposed_by = ledger.proposing(audit)
+    if audit == proposed_by or audit in ledger.deciding:
         return None
     return f"an audit of the list that audit {proposed_by} proposed"

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ksdp.dashboards.addresses import PAGE_ROWS, Paged, page_number
-from ksdp.storage.errors import StoreError
 from ksdp.storage.prefect_home import server_address
 from ksdp.storage.runs.results import PartyRun, party_run_ids, read_party_run
 from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, read_runs, read_schedules
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, StoreError
 
 _RUNS = 10
 

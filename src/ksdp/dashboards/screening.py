@@ -16,8 +16,7 @@ from ksdp.dashboards.charts import shares_svg
 from ksdp.dashboards.words import count, plural
 from ksdp.storage.audits.history import screen_ids, valid_audit
 from ksdp.storage.audits.screens import RoundSummary, ScreenSummary, read_left_out, read_screen
-from ksdp.storage.errors import StoreError
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, StoreError
 
 _LISTED = 200
 """Documents that the page names; the store holds all."""

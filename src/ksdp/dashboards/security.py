@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ksdp.storage.errors import InputError
+from ksdp.storage.store import InputError
 
 COOKIE = "ksdp-reviewer"
 _SHORTEST = 20

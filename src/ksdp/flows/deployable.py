@@ -20,6 +20,7 @@ from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.interruption import listening, utc_now
+from ksdp.flows.prepare import open_spec
 from ksdp.flows.reviews import Patience, run_approval
 from ksdp.flows.runs.budget import budget_files, open_guard
 from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
@@ -153,7 +154,7 @@ class _Signs:
 def _audit(spec: str | dict[str, Any], store: str, dask: str | None, workers: int | None) -> dict[str, Any]:
     read, base = _spec(spec, "audit")
     with listening(Logged()):
-        summary = run_audit(read, base, Path(store), _place(workers, dask))
+        summary = run_audit(open_spec(read, base), Path(store), _place(workers, dask))
     if not summary.valid:
         raise InvalidAudit(f"{summary.controls.reason}. No verdict of audit {summary.audit} may be used.")
     return dict(summary.to_json())
@@ -207,7 +208,7 @@ def _clear(
 ) -> dict[str, Any]:
     read, base = _spec(spec, "clear")
     with listening(Logged()):
-        where = (read, base, Path(store), signs.signing())
+        where = (open_spec(read, base), Path(store), signs.signing())
         if hours is None:
             return dict(audit_and_clear(*where, ClearRules(rounds), _place(None, dask)).to_json())
         patience = Patience(timedelta(hours=hours))

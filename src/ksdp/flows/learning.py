@@ -15,7 +15,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainRows, GainSummary, Score, gain_scores, gain_words, summarise_gain
 from ksdp.audit.learning.learners import exact_of
-from ksdp.audit.party_view import size_base
+from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of
@@ -48,7 +48,7 @@ from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.forecast import documents_wanted
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.interruption import current
-from ksdp.flows.prepare import prepare_corpus
+from ksdp.flows.prepare import prepare
 from ksdp.flows.screening.clear import forecast_clear
 from ksdp.protocols.programs.programs import check_program
 from ksdp.storage.clearances import read_clearance
@@ -232,7 +232,7 @@ class Search:
             spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
             main = self._against(spec, spec if of is None else self.spec).measures[0]
-            plan = make_plan(spec, self.weighed(spec))
+            plan = make_plan(Opened.of(spec, self.weighed(spec)))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
             one = Tried(
                 setting,
@@ -318,7 +318,7 @@ class Search:
             return None
         current().say(f"{one.setting.name}: the audit that `ksdp clear` signs by")
         most = self.limits.quota * self.population
-        prepared = prepare_corpus(spec, self.weighed(spec), self.store.root)
+        prepared = prepare(Opened.of(spec, self.weighed(spec)), self.store.root)
         ended = forecast_clear(prepared, self.place, math.ceil(self.population - most))
         listed = len(ended.listed)
         if listed and gain is None:
@@ -333,7 +333,7 @@ class Search:
 
     def needed(self) -> str | None:
         """From how many documents on the spec as it stands is safe or useful: what `ksdp plan` says of it."""
-        return documents_wanted(make_plan(self.spec, self.weighed(self.spec)))
+        return documents_wanted(make_plan(Opened.of(self.spec, self.weighed(self.spec))))
 
     def weighed(self, spec: Spec) -> Corpus:
         """The documents as a spec weighs them; settings that weigh alike share them."""

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.contract import traits_of
-from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
@@ -16,13 +16,14 @@ from ksdp.audit.results.appetite import Appetite, check_spec
 from ksdp.audit.runs import try_own_code
 from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
 from ksdp.audit.specs.content_keys import content_key
-from ksdp.audit.specs.models import Spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.statistic import own_statistics
 from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
-from ksdp.storage.audits.ledger import find_attempt, record_attempt
+from ksdp.storage.audits.ledger import read_ledger, record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import drop_report, write_spec
+from ksdp.storage.in_memory import RECORDED, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote_audits import keep_blocks_at
@@ -65,24 +66,25 @@ def audit_id(plan: Plan, code: str | None) -> str:
     return content_key(key if code is None else key | {"code": code})[:12]
 
 
-def spec_corpus(spec: Spec, base: Path) -> Corpus:
-    """Load the corpus of a spec, without negative entries where its mechanism cannot take them."""
-    mechanism = mechanism_of(spec.mechanism)
-    return load_corpus(spec.corpus, base, nonnegative=traits_of(mechanism).nonnegative)
+def open_spec(spec: Spec, base: Path) -> Opened:
+    """Read what a spec names: its corpus, and runs that were made elsewhere, which this process alone has."""
+    if spec.mechanism.name != RECORDED:
+        nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
+        return Opened.of(spec, load_corpus(spec.corpus, base, nonnegative=nonnegative))
+    tables = spec.model_dump(mode="json", exclude_unset=True)
+    corpus = load_corpus(spec.corpus, base, nonnegative=False)
+    runs = recorded_runs(recorded_in_spec(tables, base), corpus)
+    spec = parse_spec(recorded_tables(runs, tables, tables.get("design", {})))
+    return Opened.of(spec, corpus, {runs.name: runs})
 
 
-def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
-    """Load and check the corpus, make the plan, and store both."""
-    return prepare_corpus(spec, spec_corpus(spec, base), store)
-
-
-def prepare_corpus(spec: Spec, corpus: Corpus, store: Path) -> Prepared:
-    """The same of a corpus that is loaded."""
-    for line in corpus_notes(spec, corpus):
+def prepare(opened: Opened, store: Path) -> Prepared:
+    """Make the plan of a spec that was opened, and store its corpus and its spec."""
+    for line in corpus_notes(opened):
         current().say(line)
-    if meant := _percent_meant(spec, len(corpus.ids)):
+    if meant := _percent_meant(opened.spec, len(opened.corpus.ids)):
         current().say(meant)
-    return prepare_stored(make_plan(spec, corpus), store, may_sample=True)
+    return prepare_stored(make_plan(opened), store, may_sample=True)
 
 
 def _percent_meant(spec: Spec, documents: int) -> str:
@@ -106,7 +108,7 @@ def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
     if plan.spec.statistics.explored:
         place.parent.mkdir(exist_ok=True)
         write_text(place, "".join(f"{name}\n" for name in sorted(before | names)))
-    elif (seen := sorted(before & names)) and find_attempt(store, audit) is None:
+    elif (seen := sorted(before & names)) and read_ledger(store).attempt(audit) is None:
         raise SpecError(
             f"`seed = {plan.spec.seed}`: its runs were explored with {', '.join(seen)} (`ksdp test`), and what is "
             "chosen after looking gives no verdict. Set another `seed`, which gives fresh runs."
@@ -131,7 +133,7 @@ def prepare_stored(
     _note_exploration(opened, plan, audit)
     asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    before = None if after is None else find_attempt(opened, after)
+    before = None if after is None else read_ledger(opened).attempt(after)
     question = asked.question if before is None else AuditQuestion(before.question, before.file)
     size = {"runs": plan.runs, "looks": len(plan.looks)}
     attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)

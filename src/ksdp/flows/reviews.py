@@ -17,6 +17,7 @@ from typing import Any
 
 from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, NotFound, StoreError
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan, topped_up, wanted_factor
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status
@@ -26,7 +27,7 @@ from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import Clock, Listener, current, listening, run_until_stopped, utc_now
 from ksdp.flows.prefect_server import prefect_server, reached
-from ksdp.flows.prepare import Prepared, prepare, prepare_stored, spec_corpus
+from ksdp.flows.prepare import Prepared, open_spec, prepare, prepare_stored
 from ksdp.flows.screening.clear import ClearRules, Signing, clear
 from ksdp.storage.audits.continuation import (
     Origin,
@@ -88,7 +89,7 @@ def _under_way(state: str | None, shared: bool) -> str:
 
 def corpus_subject(spec: Spec, base: Path, *, groups: bool = False) -> Subject:
     """The documents of a spec's corpus, or its groups, to be excluded before there is an audit."""
-    corpus = spec_corpus(spec, base)
+    corpus = open_spec(spec, base).corpus
     unit: Unit = "group" if groups or spec.design.unit == "group" else "document"
     names = frozenset(map(str, unit_names(corpus, unit)))
     return Subject(CorpusUnits(corpus.hash, spec.corpus.path, unit), names)
@@ -231,8 +232,8 @@ def more_runs(
         with written.told(), one_at_a_time(opened.root, written.wait):
             names = _asked(opened, audit, wanted)  # the wait may have been long
             more = _more(opened, audit, names, wanted.with_runs)
-            corpus = open_corpus(opened.corpus(summary.corpus))
-            prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True, after=audit)
+            plan = make_plan(Opened.of(more, open_corpus(opened.corpus(summary.corpus))))
+            prepared = prepare_stored(plan, opened.root, may_sample=True, after=audit)
             if (held_to := kept_appetite(opened, audit)) is not None:
                 keep_appetite(opened, prepared.ref.audit, held_to)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).binding, (audit,))
@@ -315,18 +316,12 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
 
 
 def run_approval(
-    spec: Spec,
-    base: Path,
-    store: Path,
-    signing: Signing,
-    rules: ClearRules,
-    patience: Patience,
-    place: Place = ANYWHERE,
+    opened: Opened, store: Path, signing: Signing, rules: ClearRules, patience: Patience, place: Place = ANYWHERE
 ) -> ScreenSummary:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`."""
     signing.check()
     current().stage("prepare", 1)
-    prepared = prepare(spec, base, store)
+    prepared = prepare(opened, store)
     root = Path(prepared.ref.store)
     with prefect_server(Store(root).prefect) as server:
         from prefect import flow

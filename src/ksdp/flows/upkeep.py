@@ -23,7 +23,7 @@ from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.verdicts.looks import fresh_seed
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import check_none_lost, finished_audits, lost_audits, signed_audits, started_audits
+from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_ledger
 from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import check_verdicts, read_spec
@@ -70,6 +70,10 @@ def _of_checksums(store: Store) -> Iterator[Damage]:
     for audit, sentence in _or_none(lost_audits, store).items():
         if not (store.audit(audit) / SUMS).is_file():
             yield Damage(f"audits/{audit}", sentence)
+
+
+def _signed(store: Store) -> dict[str, tuple[str, ...]]:
+    return read_ledger(store).signed
 
 
 def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[str, Value]:
@@ -121,7 +125,7 @@ def _of_records(store: Store) -> Iterator[Damage]:
     for folder in sorted(store.root.glob("schedules/*/")):
         checks[f"schedules/{folder.name}/schedule.json"] = partial(read_schedule, store, folder.name)
         checks[f"schedules/{folder.name}/history.jsonl"] = partial(_check_history, store, folder.name)
-    for digest in _or_none(signed_audits, store):
+    for digest in _or_none(_signed, store):
         path = clearance_at(store, digest)
         checks[str(path.relative_to(store.root))] = partial(_check_signature, path)
     for where, check in checks.items():
@@ -141,7 +145,8 @@ def _gone(store: Store) -> dict[str, list[str]]:
     signed = {content_hash(clearance): clearance.audits for clearance in _clearances(store)}
     finished = store.audits()
     witnessed = {"started": {*finished, *chain(*signed.values())}, "finished": {*finished}, "signed": {*signed}}
-    audits = {"started": started_audits(store), "finished": finished_audits(store), "signed": signed_audits(store)}
+    ledger = read_ledger(store)
+    audits = {"started": ledger.started, "finished": ledger.finished, "signed": ledger.signed}
     return {kind: sorted(names.difference(audits[kind])) for kind, names in witnessed.items()}
 
 
@@ -224,7 +229,7 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
     """
     check_none_lost(store)
     summaries = {audit: read_summary(store.audit(audit)) for audit in store.audits()}
-    signed = {audit: digest for digest, audits in signed_audits(store).items() for audit in audits}
+    signed = {audit: digest for digest, audits in read_ledger(store).signed.items() for audit in audits}
     users = {audit: _folders(store, summary) for audit, summary in summaries.items()}
     old = []
     for folder in sorted(store.root.glob("runs/*/")):

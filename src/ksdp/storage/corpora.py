@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus.levers import finished, narrowed
-from ksdp.audit.corpus.matrix import Corpus, canonical, weighed
+from ksdp.audit.corpus.matrix import Corpus, canonical, require_nonnegative, weighed
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import Columns, open_columns
@@ -152,19 +150,7 @@ def category_names(spec: CorpusSpec) -> tuple[str, ...]:
 
 
 MEMORY = "memory"
-"""In place of a path: what a Python program handed over (`lent_corpus`)."""
-
-_lent: ContextVar[tuple[CorpusSpec | None, Corpus] | None] = ContextVar("ksdp-corpus", default=None)
-
-
-@contextmanager
-def lent_corpus(corpus: Corpus, spec: CorpusSpec | None = None) -> Iterator[None]:
-    """Let specs whose `corpus.path` is `MEMORY` mean this corpus, inside; and `spec`, which was read already."""
-    token = _lent.set((spec, corpus))
-    try:
-        yield
-    finally:
-        _lent.reset(token)
+"""In place of a path: what a Python program handed over."""
 
 
 def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
@@ -175,9 +161,8 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     ratings; else table). Columns keep the file's order; rows that end without features are kept out and listed in
     `Corpus.left_out`. Inverse document frequencies count all rows of the file.
     """
-    lent = _lent.get()
-    if spec.path == MEMORY or (lent is not None and spec == lent[0]):
-        return _handed_over(nonnegative)
+    if spec.path == MEMORY:
+        raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
     return corpus_of(find_source(spec, base), nonnegative=nonnegative)
 
 
@@ -196,27 +181,11 @@ def load_drawn(
     return weighed_corpus(source, nonnegative=nonnegative), weighed_corpus(part, nonnegative=nonnegative)
 
 
-def _handed_over(nonnegative: bool) -> Corpus:
-    lent = _lent.get()
-    if lent is None:
-        raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
-    if nonnegative:
-        _require_nonnegative(lent[1].matrix)
-    return lent[1]
-
-
-def _require_nonnegative(matrix: sp.csr_array) -> None:
-    if matrix.nnz and (low := matrix.data.min()) < 0:
-        raise CorpusError(
-            f"the corpus holds {low:g}; this mechanism takes no negative entries: `ksdp mechanisms`."
-        )
-
-
 def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     """The corpus of the rows that were read: weighed, those without features kept out."""
     file, raw, labels = source.file, source.matrix, source.labels
     if nonnegative:
-        _require_nonnegative(raw)
+        require_nonnegative(raw)
     levers = read_levers(file.spec, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(

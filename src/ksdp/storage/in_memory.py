@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError, InputError
 from ksdp.audit.mechanisms.callables import in_double
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
 from ksdp.storage.readers.columns import checked_parquet, columns_of
 from ksdp.storage.readers.files import require_file
-from ksdp.storage.readers.spec_files import COLUMN_FILES, Copy, fetched
+from ksdp.storage.readers.spec_files import COLUMN_FILES, Copy, fetched, spec_path
 from ksdp.storage.readers.tables import Labels, row_numbers
 from ksdp.storage.readers.text import term_counts
 
@@ -223,3 +224,90 @@ def read_inclusion(given: Any, runs: list[Any], ids: NDArray[np.str_]) -> NDArra
             raise InputError(f"`inclusion` names document {document!r} twice in run {run!r}.")
         bits[at] = True
     return bits
+
+
+RECORDED = "recorded"
+"""Name in a spec of a mechanism whose runs were made elsewhere."""
+_DECIDED = (
+    "kind",
+    "unit",
+    "party_size",
+    "with_runs",
+    "looks",
+    "stop_when_open",
+    "fresh_runs",
+    "without_runs",
+    "sampling",
+    "documents",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Releases of runs that were made elsewhere, and the documents in them; nothing is run.
+
+    The documents of every run have to have been drawn at random, afresh for each run, whatever they are. Verdicts
+    rest on that, and it is taken on trust: an audit that runs the mechanism itself checks it.
+
+    Parameters
+    ----------
+    observables : Parquet file, table, or mapping of names to arrays
+        One row a run: a column `run`, and one for each announced array (a number, a list, a list of lists). As a
+        mapping, the first axis of each array is the run.
+    inclusion : Parquet file, table, or bool array of shape (runs, documents)
+        One row for each document of each run: columns `run` and `document` (its id).
+    """
+
+    observables: Any
+    inclusion: Any
+
+
+def recorded_runs(given: Recorded, corpus: Corpus) -> RecordedRuns:
+    """The recorded runs of the documents of a corpus.
+
+    Raises
+    ------
+    InputError
+        If the tables are refused.
+    """
+    arrays, runs = read_observables(given.observables)
+    return RecordedRuns(arrays, read_inclusion(given.inclusion, runs, corpus.ids), corpus.features)
+
+
+def recorded_tables(made: RecordedRuns, tables: Mapping[str, Any], design: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a spec that audits recorded runs: what the record decides, nobody else does.
+
+    Raises
+    ------
+    InputError
+        If the design says what the record decides.
+    """
+    if wrong := [key for key in design if key in _DECIDED]:
+        raise InputError(f"`design.{wrong[0]}` is what the recorded runs say; leave it out.")
+    recorded = {
+        "party_size": made.rows,
+        "with_runs": made.smaller_arm,
+        "fresh_runs": 0,
+        "without_runs": "all",
+        "sampling": "fixed" if made.fixed else "poisson",
+    }
+    statistics = dict(tables.get("statistics", {}))
+    statistics.setdefault("families", ())
+    return {**tables, "design": recorded, "mechanism": {"name": made.name}, "statistics": statistics}
+
+
+def recorded_in_spec(tables: Mapping[str, Any], base: Path) -> Recorded:
+    """The two files that `[mechanism]` of a spec names, relative to its folder.
+
+    Raises
+    ------
+    InputError
+        If one is missing, or something else is said.
+    """
+    mechanism = dict(tables["mechanism"])
+    mechanism.pop("name")
+    if set(mechanism) != {"observables", "inclusion"}:
+        raise InputError(
+            '`mechanism` "recorded" must name two Parquet files, `observables` and `inclusion`, and nothing else.'
+        )
+    return Recorded(*(spec_path(base, str(mechanism[key])) for key in ("observables", "inclusion")))

@@ -37,7 +37,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.errors import ClearanceError as ClearanceError
+from ksdp.audit.errors import InputError as InputError
+from ksdp.audit.errors import InvalidAudit as InvalidAudit
+from ksdp.audit.errors import KsdpError as KsdpError
+from ksdp.audit.errors import StoreError as StoreError
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.urls import was_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked

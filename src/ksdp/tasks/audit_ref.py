@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Part, Plan, document_parts, keeps_values
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import own_code
@@ -80,7 +81,7 @@ def _written(ref: AuditRef) -> tuple[int, ...]:
 @lru_cache(maxsize=4)
 def _audit(ref: AuditRef, written: tuple[int, ...]) -> Plan:
     store = Store(Path(ref.store))
-    plan = make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
+    plan = make_plan(Opened.of(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus))))
     if ref.code is not None and ref.code != code_of(plan):
         raise InputError(
             "a worker has other code of the mechanism or of a statistic than this machine: install the same on all"

@@ -31,8 +31,13 @@ from ksdp.audit.specs.models import ClusterSpec
 from ksdp.storage.store import write_text
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
-from ksdp.tasks.interrupts import interrupts_blocked
-from ksdp.tasks.local_workers import MOST_LOSSES, WORKER_ENVIRONMENT, forked_from, require_main_guard
+from ksdp.tasks.local_workers import (
+    MOST_LOSSES,
+    WORKER_ENVIRONMENT,
+    forked_from,
+    interrupts_blocked,
+    require_main_guard,
+)
 from ksdp.tasks.remote import at_worker, check_shared, computing_versions, published
 
 _INSECURE = "insecure+"

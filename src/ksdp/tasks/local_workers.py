@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import Pipe, forkserver, get_context
+from multiprocessing import Pipe, forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.tasks.interrupts import interrupts_blocked
 
 _log = logging.getLogger("ksdp.tasks")
 MOST_LOSSES = 3
@@ -36,6 +35,17 @@ WORKER_ENVIRONMENT = {
 """Environment of worker processes."""
 
 Result = TypeVar("Result")
+
+
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C in this thread and in all that it starts, as a terminal sends it to every process."""
+    resource_tracker.ensure_running()  # when it starts, it lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass

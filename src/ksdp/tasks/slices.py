@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.proofs import paired_advantages
 from ksdp.audit.runs import STRONGEST
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.design import shuffled_runs

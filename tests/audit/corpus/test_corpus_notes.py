@@ -9,13 +9,13 @@ import pytest
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.planning import corpus_notes
 from ksdp.audit.specs.models import Spec, parse_spec
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 
 
 def notes(folder: Path, csv: str, mechanism: dict[str, object], **corpus: object) -> list[str]:
     (folder / "mail.csv").write_text(csv)
     spec: Spec = parse_spec({"corpus": {"path": "mail.csv", **corpus}, "mechanism": mechanism})
-    return corpus_notes(spec, spec_corpus(spec, folder))
+    return corpus_notes(open_spec(spec, folder))
 
 
 SVD = {"name": "pd-svd", "rank": 1}

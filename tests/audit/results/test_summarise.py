@@ -11,6 +11,7 @@ from scipy.stats import kstwobign
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, chance, detectable, summarise
@@ -31,7 +32,7 @@ FILED = AuditLocation("one", "sha256:0f", "store", "report.html", example().prov
 
 def plan_of(corpus: Corpus) -> Plan:
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    return make_plan(parse_spec(tables | {"design": {"party_size": 20, "with_runs": 80}}), corpus)
+    return make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 20, "with_runs": 80}}), corpus))
 
 
 def drawn(plan: Plan, rng: np.random.Generator, documents: int, shift: np.ndarray) -> ArmTests:

@@ -11,8 +11,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import (
     AbsenceSummary,
     AnnouncedArray,
-    CertificateSummary,
-    CopiesSummary,
+    BoundSummary,
     FreshSummary,
     GuaranteeSummary,
     PaperAlone,
@@ -20,16 +19,17 @@ from ksdp.audit.results.parts import (
     VerdictCounts,
 )
 from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.verdicts.verdict import ProvedBy
 
 from ...summaries import example
 
 KEYS = [
     "version", "audit", "corpus", "mechanism", "mechanism_version", "parameters", "guarantee", "documents",
     "runs", "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced",
-    "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
+    "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh",
     "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
     "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
-    "share", "copies", "promise", "absence",
+    "share", "bounds", "absence",
 ]  # fmt: skip
 
 
@@ -40,11 +40,15 @@ def full() -> Summary:
         announced=(AnnouncedArray("V", (3, 40)),),
         paper_alone=PaperAlone(("w-max",), 1, 0.25, 1e-7, 2),
         fresh=FreshSummary(50, 1, 20, 1, 0.5, 0.25, 0.5, 1.25, 0.5, 0.25),
-        certificate=CertificateSummary(3, 1, 0, 200, 0.005, 1200, 0.1, 0.3, 0.05, 0.2),
         knows_all=1.0,
         damaged_blocks=("values/00-0000.parquet",),
         share=ShareSummary(5, 40, 0.05, 0.125, 0.75),
-        copies=CopiesSummary(40, 1, 0, 38, 0.125),
+        bounds=(
+            BoundSummary(
+                ProvedBy.PAIRS, "noise", False, False, 0.005, 3, 1, 0, 0.1, 0.3, 0.2, None, 200, 0.05, 0.2
+            ),
+            BoundSummary(ProvedBy.COPIES, "order", False, False, 0.0, 40, 1, 0, 0.125, 1.0, 0.125, 38),
+        ),
         absence=AbsenceSummary(2, 0.5, 0.75),
     )
 

@@ -10,6 +10,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.gain import Interval
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.advice import (
     ADVICE_VERSION,
@@ -180,9 +181,9 @@ def test_a_setting_is_a_spec_that_can_be_typed() -> None:
 
 
 def test_a_draw_is_measured_in_few_splits_and_a_certificate_on_few_documents(corpus: Corpus) -> None:
-    words = draw_remedy(make_plan(spec({"name": "pd-svd", "rank": 2}), corpus)) or ""
+    words = draw_remedy(make_plan(Opened.of(spec({"name": "pd-svd", "rank": 2}), corpus))) or ""
     assert "with a secret draw of 0.2, within the margin for every attack, " in words
-    assert draw_remedy(make_plan(spec({"name": "pd-svd", "rank": 2}, {"drawn": 0.5}), corpus)) is None
+    assert draw_remedy(make_plan(Opened.of(spec({"name": "pd-svd", "rank": 2}, {"drawn": 0.5}), corpus))) is None
     for noise, share in ((50.0, 1.0), (1e-3, 0.0)):
         asked = spec({"name": "pd-svd", "rank": 2, "opens": "final", "noise": noise}).tables()
         asked["design"]["kind"] = "shared"
@@ -204,11 +205,11 @@ def test_a_draw_lets_that_share_of_every_size_enter() -> None:
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
     quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
     loud = spec({"name": "pd-svd", "rank": 2})
-    found = [sampled_leak(make_plan(one, corpus), level=0.05, population=90) for one in (quiet, loud)]
+    found = [sampled_leak(make_plan(Opened.of(one, corpus)), level=0.05, population=90) for one in (quiet, loud)]
     assert found[0].median < found[1].median
     assert found[0].above <= found[1].above
     assert found[0].runs == 80
-    plan = make_plan(loud, corpus)
+    plan = make_plan(Opened.of(loud, corpus))
     few = sampled_leak(plan, level=0.05, population=90, statistics=plan.statistics[:1])
     assert few.median <= found[1].median, "of fewer statistics the largest is no larger"
     # The largest of several statistics exceeds what one shows by chance; the quiet run shows no more than chance.
@@ -223,7 +224,7 @@ def test_a_leak_is_settled_as_soon_as_its_limits_say_so(corpus: Corpus) -> None:
     tables["design"]["with_runs"] = 80
     tables["decision"]["margin"] = 0.5
     tables["statistics"] = {"families": [], "names": ["row-space-energy"]}
-    plan = make_plan(parse_spec(tables), corpus)
+    plan = make_plan(Opened.of(parse_spec(tables), corpus))
     assert sampled_leak(plan, level=0.05, population=90, quota=0.5).runs < 160
     assert sampled_leak(plan, level=0.05, population=90).runs == 160
 
@@ -234,7 +235,7 @@ def test_a_hopeless_setting_is_given_up_after_a_sixteenth_of_its_runs(corpus: Co
     leaks = {}
     for margin in (0.1, 0.3):  # beyond which chance alone could show what is told for certain
         tables["decision"]["margin"] = margin
-        leaks[margin] = sampled_leak(make_plan(parse_spec(tables), corpus), level=0.05, population=90)
+        leaks[margin] = sampled_leak(make_plan(Opened.of(parse_spec(tables), corpus)), level=0.05, population=90)
     assert (leaks[0.1].runs, leaks[0.3].runs) == (20, 80)
 
 
@@ -245,10 +246,10 @@ def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> Non
 
     def leak(margin: float) -> Leak:
         tables["decision"]["margin"] = margin
-        return sampled_leak(make_plan(parse_spec(tables), corpus), level=0.05, population=90)
+        return sampled_leak(make_plan(Opened.of(parse_spec(tables), corpus)), level=0.05, population=90)
 
     usual = whole.model_copy(update={"decision": whole.decision.model_copy(update={"margin": 0.14 / 0.15})})
-    every = sampled_leak(make_plan(usual, corpus), level=0.05, population=90)
+    every = sampled_leak(make_plan(Opened.of(usual, corpus)), level=0.05, population=90)
     # The same runs: sizes are of what enters, and no draw proves a margin below its share.
     part = leak(0.14)
     assert part.median == pytest.approx(0.15 * every.median)

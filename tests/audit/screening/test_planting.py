@@ -10,6 +10,7 @@ from scipy.stats import ks_2samp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
@@ -43,7 +44,7 @@ def plan_of(function: object, rows: np.ndarray, planted: tuple[object, ...] = ()
     corpus = Corpus(matrix, names) if each == 1 else Corpus(matrix, ids, group=names)
     design = TABLES["design"] | ({} if each == 1 else {"unit": "group"})  # type: ignore[operator]
     with lent({"own": mechanism}):
-        return make_plan(parse_spec({**TABLES, "design": design, "planted": planted}), corpus)
+        return make_plan(Opened.of(parse_spec({**TABLES, "design": design, "planted": planted}), corpus))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.party_view import split_parties
+from ksdp.audit.opened import split_parties
 from ksdp.audit.specs.design import Block, as_rows, drawn_controls, make_design
 from ksdp.audit.specs.models import DesignSpec, PartiesSpec
 

@@ -15,9 +15,9 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, hypergeom, norm
 
-from ksdp.audit.certifying import _exchanged, certify
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
-from ksdp.audit.results.summarise import certificate_summary, void_where_contradicted
+from ksdp.audit.proofs import _exchanged, certify
+from ksdp.audit.results.summarise import bound_summary, void_where_contradicted
 from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, shuffled_log10_p
 from ksdp.audit.verdicts.certificates import STAKES, certified_bound, pair_advantage
@@ -544,24 +544,27 @@ def test_a_certificate_by_hand() -> None:
     # The first document is measured just below what contradicts its bound, the second just above.
     distance = [[0.0, bounds[0] + width - 1e-6], [bounds[1] + width + 1e-6, 0.0], [0.1, 0.1]]
     tested = arms(distance, [[1, 1]] * 3, each)
-    found = certify(pairs, tested, 7, 0.03, 3)
-    assert (found.pairs, found.level) == (60, 0.03)
-    assert found.bound == pytest.approx(certified_bound(pairs, 0.03, 7))
-    assert found.mean == pytest.approx(pairs.mean(axis=1))
-    assert found.largest == pytest.approx(pairs.max(axis=1))
-    assert found.contradicted.tolist() == [False, True, False]
+    found = certify(pairs, 7, 0.03)
+    assert found.level == 0.03
+    assert found.advantage == pytest.approx(certified_bound(pairs, 0.03, 7))
+    assert found.contradicted(tested, 7, 3).tolist() == [False, True, False]
     nothing = ArmTests(*(np.full((3, 2), x) for x in (0, 0, np.nan, 0.0, 0.0)))
-    assert not certify(pairs, nothing, 7, 0.03).contradicted.any()
+    assert not found.contradicted(nothing, 7, 1).any()
     # Whoever is measured above a bound voids the audit; whoever is void already says why.
     sound = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)
-    assert void_where_contradicted(sound, None) is sound
-    assert void_where_contradicted(sound, certify(pairs, nothing, 7, 0.03)) is sound
-    void = void_where_contradicted(sound, found)
+    said = bound_summary(found, after_look(None, tested, 0, Look(800, 0.05), FWER, []), FWER, 7, 3)
+    assert (said.contradicted, said.pairs) == (1, 60)
+    assert (said.median_knows_all, said.largest_knows_all) == (
+        pytest.approx(np.median(pairs.mean(axis=1))), pytest.approx(pairs.mean(axis=1).max())
+    )  # fmt: skip
+    assert void_where_contradicted(sound, []) is sound
+    assert void_where_contradicted(sound, [replace(said, contradicted=0)]) is sound
+    void = void_where_contradicted(sound, [said])
     assert not void.valid
     assert void.reason is not None
     assert void.reason.startswith("1 documents")
     worse = replace(sound, reason="other")
-    assert void_where_contradicted(worse, found).reason == "other"
+    assert void_where_contradicted(worse, [said]).reason == "other"
 
 
 def test_pairs_exchange_one_unit() -> None:
@@ -588,14 +591,11 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
     assert np.isnan(after.runs_to_decide).tolist() == [True, True, True, False, False]
     assert after_certificate(before, np.zeros(5), ANY_LEAK).decisions.verdict.tolist()[2:] == ["undecided"] * 3
     pairs = np.full((5, 4), 0.01)
-    found = replace(certify(pairs, tests, 5, 0.05), bound=bound)
-    said = certificate_summary(found, before, FWER)
-    assert said is not None
-    assert (said.certified, said.sensitive, said.contradicted, said.runs, said.pairs) == (3, 1, 0, 24, 4)
-    none = certificate_summary(replace(found, bound=np.zeros(5)), before, ANY_LEAK)
-    assert none is not None
-    assert none.certified == 0
-    assert certificate_summary(None, before, FWER) is None
+    found = replace(certify(pairs, 5, 0.05), advantage=bound)
+    said = bound_summary(found, before, FWER, 5, 1)
+    assert (said.certified, said.sensitive, said.contradicted, said.pairs) == (3, 1, 0, 4)
+    assert (said.median, said.largest, said.largest_certified) == (0.3, 1.0, 0.3)
+    assert bound_summary(replace(found, advantage=np.zeros(5)), before, ANY_LEAK, 5, 1).certified == 0
 
 
 # Distances, the law given ties, tails

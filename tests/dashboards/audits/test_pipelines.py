@@ -19,6 +19,7 @@ from ksdp.audit.reviewing import visible
 from ksdp.dashboards.audits import pipelines
 from ksdp.dashboards.audits.pipelines import RULES, checks
 from ksdp.dashboards.audits.pipelines import sarif as sarif_of
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.storage.audits.history import find_audit, read_summary
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store
@@ -145,7 +146,7 @@ def test_a_finding_stands_at_its_line_in_a_file_that_others_can_read(folder: Pat
     corpus = summary.spec.corpus.model_copy(update={"path": "a.csv", "columns": ("a",)})
     named = replace(summary, spec=summary.spec.model_copy(update={"corpus": corpus}))
     assert not named.corpus_about.without_features
-    found = results(sarif_of(checks(store, named, ["sensitive"]), named))
+    found = results(sarif_of(checks(audit_result(named), ["sensitive"]), named))
     assert found
     assert all(line == ids.index(document) + 2 for document, line in found)  # the first line has the names
     assert {line for _, line in results(sarif)} == {1}  # a matrix has no lines

@@ -21,6 +21,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.specs.models import GainSpec
 from ksdp.dashboards.audits.audit_model import read_audit_model
 from ksdp.dashboards.audits.report import render_report
+from ksdp.dashboards.audits.result import AuditResult, audit_result
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.learning import write_gain
 from ksdp.storage.store import Store
@@ -39,8 +40,16 @@ EIGHT = (
 MakeAudit = Callable[..., tuple[Store, str]]
 
 
+def stored(store: Store, audit: str) -> AuditResult:
+    return audit_result(read_summary(store.audit(audit)))
+
+
+def report(store: Store, audit: str) -> str:
+    return render_report(stored(store, audit))
+
+
 def read(make_audit: MakeAudit, **options: Any) -> HtmlPage:
-    return HtmlPage(render_report(*make_audit(**options)))
+    return HtmlPage(report(*make_audit(**options)))
 
 
 def section(page: HtmlPage, name: str) -> str:
@@ -54,7 +63,7 @@ def usual(make_audit: MakeAudit) -> tuple[Store, str]:
 
 @pytest.fixture(scope="module")
 def page(usual: tuple[Store, str]) -> HtmlPage:
-    return HtmlPage(render_report(*usual))
+    return HtmlPage(report(*usual))
 
 
 def test_every_section_is_there_in_order_and_in_the_navigation(page: HtmlPage) -> None:
@@ -68,7 +77,7 @@ def test_every_section_is_there_in_order_and_in_the_navigation(page: HtmlPage) -
 
 def test_that_joining_gains_nothing_is_said_first(make_audit: MakeAudit) -> None:
     store, audit = make_audit(documents=40, runs=8, leaking=0.0, seed=14)
-    before = render_report(store, audit)
+    before = report(store, audit)
     assert "It was not measured" in section(HtmlPage(before), "gain")
     summary = read_summary(store.audit(audit))
     matrix = sp.csr_array(np.random.default_rng(0).standard_normal((300, 3)) * [3.0, 2.0, 0.1])
@@ -77,7 +86,7 @@ def test_that_joining_gains_nothing_is_said_first(make_audit: MakeAudit) -> None
     write_gain(
         store, summary.spec.hash, summary.corpus, summarise_gain(scores, "pd-svd", asked, named=False).to_json()
     )
-    told = HtmlPage(render_report(store, audit))
+    told = HtmlPage(report(store, audit))
     said = [text for _, text in told.all("p", **{"class": "headline"})]
     assert said[0].startswith("Joining gains nothing here, for parties drawn alike")
     assert len(said) == 2
@@ -140,12 +149,12 @@ def test_every_sensitive_document_is_listed_once(usual: tuple[Store, str], page:
 
 
 def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str], page: HtmlPage) -> None:
-    view = read_audit_model(*usual)
+    view = read_audit_model(stored(*usual))
     medians = [row.median for row in view.statistics]
     assert medians == sorted(medians, reverse=True)
-    alone, said = view.summary.paper_alone, section(page, "statistics")
+    alone, said = view.result.summary.paper_alone, section(page, "statistics")
     assert alone is not None
-    assert alone.detected < view.summary.detected
+    assert alone.detected < view.result.summary.detected
     assert f" of {alone.detected} documents would have been detected" in said
     assert f"would have named {alone.uncorrected_below_level}" in said
     assert [(p.paper, p.strongest) for p in view.p_values] == [(True, False), (False, True)]
@@ -153,7 +162,7 @@ def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str
 
 
 def test_the_worst_documents_are_drawn_with_the_papers_beside(usual: tuple[Store, str], page: HtmlPage) -> None:
-    view = read_audit_model(*usual)
+    view = read_audit_model(stored(*usual))
     assert len(view.worst) == 12
     for item in view.worst:
         assert item.row.verdict == "sensitive"
@@ -249,7 +258,7 @@ def test_an_empty_arm_is_counted_and_not_drawn(make_audit: MakeAudit) -> None:
     verdicts = pq.read_table(store.audit(audit) / "verdicts.parquet").to_pandas()
     empty = int((verdicts["n_with"] == 0).sum())
     assert empty > 1
-    page = HtmlPage(render_report(store, audit))
+    page = HtmlPage(report(store, audit))
     assert f"For {empty} of them one arm was empty" in section(page, "undecided")
 
 
@@ -288,12 +297,12 @@ def test_a_thousand_documents_fit_in_half_a_megabyte(make_audit: MakeAudit) -> N
         documents=1000, runs=600, names=EIGHT, families={"d-square-sum": "paper", "w-square-sum": "paper"},
         strength=4.0, ids=[f"<20011114.{n:07d}.JavaMail.evans@thyme.example>" for n in range(1000)],
     )  # fmt: skip
-    assert len(render_report(store, audit).encode()) < 500_000
+    assert len(report(store, audit).encode()) < 500_000
 
 
 def test_what_is_not_finished_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no finished audit 'nothing'"):
-        render_report(Store.open(tmp_path / "store"), "nothing")
+        report(Store.open(tmp_path / "store"), "nothing")
 
 
 def _luminance(colour: str) -> float:

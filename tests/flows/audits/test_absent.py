@@ -17,6 +17,7 @@ from ksdp.dashboards.audits.sentences import absent
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.flows.audits.forecast import forecast, forecast_words
 from ksdp.flows.audits.replay import replay
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.audits.queries import Filter, Findings
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import check_verdicts, read_spec, read_statistics, read_verdicts
@@ -106,7 +107,7 @@ def test_a_forecast_and_a_first_spec_show_who_is_proved_and_who_is_next(
     sp.save_npz(tmp_path / "rows.npz", sp.csr_matrix(dense))
     text = first_spec(str(tmp_path / "rows.npz"), tmp_path, 0.2)
     (tmp_path / "rows.toml").write_text(text)
-    planned = forecast(*read_spec_file(tmp_path / "rows.toml"))
+    planned = forecast(open_spec(*read_spec_file(tmp_path / "rows.toml")))
     assert (planned["documents"], planned["before"]["sensitive"]) == (60, 30)
     assert planned["before"]["tenths"] == {"0.9": 30}
     assert "".join(planned["before"]["furthest"]).isdigit()

@@ -15,10 +15,11 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.audit_model import read_audit_model
 from ksdp.dashboards.audits.report import render_report
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit, run_test
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
         "statistics": {"families": [], "names": ["d-sum", "row-space-energy"]},
         "decision": {"margin": 0.3},
     }
-    return folder, tables, run_audit(parse_spec(tables), folder, folder / "store", HERE)
+    return folder, tables, run_audit(open_spec(parse_spec(tables), folder), folder / "store", HERE)
 
 
 @pytest.fixture
@@ -71,9 +72,10 @@ def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(
     run_test(store, first.audit, ("d-sum", "w-max"), HERE)
     named = {**tables, "statistics": {"families": [], "names": ["w-max", "row-space-energy"]}}
     with pytest.raises(SpecError, match=r"explored with w-max .*another `seed`"):
-        run_audit(parse_spec(named), tmp_path, store, HERE)
-    assert run_audit(parse_spec({**named, "seed": 5}), tmp_path, store, HERE).sampled_runs > 0
-    assert run_audit(parse_spec(tables), tmp_path, store, HERE).audit == first.audit, "it was asked before"
+        run_audit(open_spec(parse_spec(named), tmp_path), store, HERE)
+    assert run_audit(open_spec(parse_spec({**named, "seed": 5}), tmp_path), store, HERE).sampled_runs > 0
+    before = run_audit(open_spec(parse_spec(tables), tmp_path), store, HERE)
+    assert before.audit == first.audit, "it was asked before"
 
 
 def test_what_is_always_measured_was_not_chosen_by_looking(
@@ -83,7 +85,7 @@ def test_what_is_always_measured_was_not_chosen_by_looking(
     store = tmp_path / "store"
     assert "simulated" in run_test(store, first.audit, ("w-max",), HERE).statistics
     other = parse_spec({**tables, "decision": {"margin": 0.29}})
-    assert run_audit(other, tmp_path, store, HERE).audit != first.audit
+    assert run_audit(open_spec(other, tmp_path), store, HERE).audit != first.audit
 
 
 def test_who_knows_the_pool_is_measured_beside_who_does_not(tables: dict[str, Any], tmp_path: Path) -> None:
@@ -92,16 +94,16 @@ def test_who_knows_the_pool_is_measured_beside_who_does_not(tables: dict[str, An
     tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
     design = {"party_size": 12, "with_runs": 60, "fresh_runs": 0}
     asked, store = tables | {"design": design | {"pool": 24}}, tmp_path / "pools"
-    knows = run_audit(parse_spec(asked), tmp_path, store, HERE)
+    knows = run_audit(open_spec(parse_spec(asked), tmp_path), store, HERE)
     assert "The same spec without" in Path(knows.report).read_text(encoding="utf-8")
-    assert read_audit_model(Store(store), knows.audit).without_pool is None
-    run_audit(parse_spec(tables | {"design": design, "seed": 9}), tmp_path, store, HERE)
-    assert read_audit_model(Store(store), knows.audit).without_pool is None, "of another seed"
-    less = run_audit(parse_spec(tables | {"design": design}), tmp_path, store, HERE)
-    documents, here, there = read_audit_model(Store(store), knows.audit).without_pool
+    assert read_audit_model(audit_result(knows)).without_pool is None
+    run_audit(open_spec(parse_spec(tables | {"design": design, "seed": 9}), tmp_path), store, HERE)
+    assert read_audit_model(audit_result(knows)).without_pool is None, "of another seed"
+    less = run_audit(open_spec(parse_spec(tables | {"design": design}), tmp_path), store, HERE)
+    documents, here, there = read_audit_model(audit_result(knows)).without_pool
     assert (knows.documents, less.documents, documents) == (24, 90, 24)
     verdicts = [read_verdicts(store / "audits" / one.audit).to_pandas() for one in (knows, less)]
     both = verdicts[0].merge(verdicts[1], on="document")
     assert (here, there) == (both.distance_x.median(), both.distance_y.median())
     assert there < here
-    assert "knows the pool" in render_report(Store(store), knows.audit)
+    assert "knows the pool" in render_report(audit_result(knows))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import Prepared, prepare
+from ksdp.flows.prepare import Prepared, open_spec, prepare
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.audits.stages import read_stage, stage_names
@@ -91,7 +91,7 @@ def test_no_flip_is_silent_and_the_same_command_repairs_them(
     path = spec("damage", seed=12, with_runs=20)
     first = ksdp("audit", path, "--store", tmp_path / "store", "--json")
     assert first.code in (0, 3, 4), first.err
-    prepared = prepare(*read_spec_file(path), tmp_path / "store")
+    prepared = prepare(open_spec(*read_spec_file(path)), tmp_path / "store")
     store = Store.open(tmp_path / "store")
     audit = store.audit(prepared.ref.audit)
     before = [read_verdicts(audit), read_statistics(audit), read_effects(audit)]

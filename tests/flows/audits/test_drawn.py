@@ -7,13 +7,14 @@ from pathlib import Path
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
 
 def test_the_summary_and_the_report_bound_the_share_that_leaks(spec: Callable[..., Path], tmp_path: Path) -> None:
     read, base = read_spec_file(spec("drawn", families=["geometry"]))
     drawn = read.model_copy(update={"design": read.design.model_copy(update={"documents": 40, "fresh_runs": 0})})
-    found = run_audit(drawn, base, tmp_path / "store", HERE)
+    found = run_audit(open_spec(drawn, base), tmp_path / "store", HERE)
     share = found.share
     assert share is not None
     assert (share.drawn, share.population, share.level) == (40, 120, 0.05)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_names
@@ -22,7 +23,7 @@ from ksdp.audit.specs.models import MechanismSpec, Spec, parse_spec
 from ksdp.flows.audits.costs import MECHANISMS, Costs, costs_of, is_known, start_seconds
 from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
 from ksdp.flows.audits.place import processes_here
-from ksdp.flows.prepare import prepare_stored
+from ksdp.flows.prepare import open_spec, prepare_stored
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.blocks import compute_block
 
@@ -37,7 +38,7 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
     tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "seed": 4}
     tables |= {"design": {"party_size": party_size, "with_runs": 20}}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy", "span-energy"]}}
-    ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), tmp_path, may_sample=True)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
     said = bill(ready.plan)
@@ -75,7 +76,7 @@ def plan_of(**sections) -> Plan:
     matrix = canonical(sp.csr_array(rng.integers(0, 5, (40, 12))))
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"}}
     tables["design"] = {"party_size": 4, "with_runs": 30}
-    return make_plan(parse_spec(tables | sections), Corpus(matrix, np.arange(40).astype(str)))
+    return make_plan(Opened.of(parse_spec(tables | sections), Corpus(matrix, np.arange(40).astype(str))))
 
 
 def test_every_mechanism_of_the_package_has_constants() -> None:
@@ -142,7 +143,7 @@ def test_workers_take_more_than_a_process_alone_and_a_server_still_more() -> Non
 def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Path]) -> None:
     path = spec("forecast", with_runs=60)
     before = sorted(path.parent.iterdir())
-    said = forecast(*read_spec_file(path))
+    said = forecast(open_spec(*read_spec_file(path)))
     assert sorted(path.parent.iterdir()) == before
     assert (said["documents"], said["runs"]) == (120, 300)
     assert (said["n_with"], said["n_without"]) == (60, 240)
@@ -163,7 +164,7 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
 
 @pytest.mark.usefixtures("many_documents")
 def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]) -> None:
-    said = forecast(*at_margin(spec("forecast", with_runs=60), 0.2))
+    said = forecast(open_spec(*at_margin(spec("forecast", with_runs=60), 0.2)))
     assert (said["safe"]["leak"]["documents"], said["useful"]) == (60, None)
     assert said["safe"]["documents"] > 120
     assert f"it takes about {said['safe']['documents']:,} documents" in forecast_words(said)
@@ -179,7 +180,7 @@ def test_what_a_trial_shows_is_expected(spec: Callable[..., Path]) -> None:
 
     def said(scale: float) -> dict[str, Any]:
         asked = MechanismSpec(name="noisy", **inner, scale=scale)
-        return forecast(read.model_copy(update={"mechanism": asked}), base)
+        return forecast(open_spec(read.model_copy(update={"mechanism": asked}), base))
 
     little, much = said(0.001), said(100.0)
     assert f"half of them had a D above {little['safe']['leak']['median']:.2f}" in little["expect"]
@@ -189,7 +190,7 @@ def test_what_a_trial_shows_is_expected(spec: Callable[..., Path]) -> None:
 def test_values_that_do_not_stay_are_said(spec: Callable[..., Path]) -> None:
     read, base = read_spec_file(spec("forecast", with_runs=60))
     gone = read.model_copy(update={"store": read.store.model_copy(update={"values": "none"})})
-    kept, said = forecast(read, base), forecast(gone, base)
+    kept, said = forecast(open_spec(read, base)), forecast(open_spec(gone, base))
     assert (kept["passing_bytes"], said["parts"]) == (0, 1)
     assert said["bytes"] + said["passing_bytes"] == kept["bytes"]
     assert "GB of values that pass" in forecast_words(said)
@@ -204,7 +205,7 @@ def at_margin(path: Path, margin: float) -> tuple[Spec, Path]:
 
 
 def test_more_runs_find_less_and_certify_less(spec: Callable[..., Path]) -> None:
-    few, many = (forecast(*at_margin(spec("forecast", with_runs=runs), 0.05)) for runs in (60, 600))
+    few, many = (forecast(open_spec(*at_margin(spec("forecast", with_runs=runs), 0.05))) for runs in (60, 600))
     assert many["detectable_D"] < few["detectable_D"]
     assert many["certifiable_margin"] < few["certifiable_margin"]
     assert many["runs_for_margin"] == few["runs_for_margin"] > many["runs"] > few["runs"]

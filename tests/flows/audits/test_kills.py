@@ -18,6 +18,7 @@ import pytest
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import findings_whole, read_effects, read_statistics, read_verdicts, report_whole
 from ksdp.storage.mapped_corpus import check_corpus
@@ -34,7 +35,7 @@ def _work(spec: Path, store: Path, kill_at: int, told: Connection) -> None:
     """Audit, and die at point `kill_at`; report how many points there are."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     points = Points(POINTS, kill_at)
-    run_audit(*read_spec_file(spec), store, HERE)
+    run_audit(open_spec(*read_spec_file(spec)), store, HERE)
     told.send(points.passed)
     ended_well()
 

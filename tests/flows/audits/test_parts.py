@@ -16,6 +16,7 @@ import ksdp
 from ksdp.audit import planning
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import parse_spec
@@ -72,7 +73,7 @@ def audited(
 ) -> Summary:
     """The audit, without a server."""
     spec = parse_spec(TABLES | {"store": store, "design": TABLES["design"] | dict(design)})
-    ready = prepare_stored(make_plan(spec, corpus), folder, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(spec, corpus)), folder, may_sample=True)
     return run_prepared([ready], Place(None, here=True))[0]
 
 

@@ -12,13 +12,14 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.commands.options import PlaceOptions
 from ksdp.flows.audits.costs import likely_runs
 from ksdp.flows.audits.place import ANYWHERE, HERE, Place, chosen_place, nobody_watches, processes_here
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
 
@@ -34,7 +35,7 @@ def table(tmp_path: Path) -> Path:
 def plan(folder: Path, **changes: Any) -> Plan:
     tables = {"corpus": {"path": "t.csv"}, "mechanism": {"name": "pd-svd", "rank": 1}}
     spec = parse_spec(tables | {"design": {"party_size": 0.5, "with_runs": 20}} | changes)
-    return make_plan(spec, spec_corpus(spec, folder))
+    return make_plan(open_spec(spec, folder))
 
 
 def test_seconds_of_all_audits_together_take_one_process_and_more_takes_all_cores(
@@ -71,7 +72,7 @@ def test_where_equations_tell_who_is_in_the_first_look_is_likely_the_last(opens:
     rows = np.random.default_rng(1).normal(size=(600, 40))
     corpus = Corpus(canonical(sp.csr_array(rows)), np.arange(600).astype(str))
     tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2, "opens": opens}}
-    told = make_plan(parse_spec(tables | {"design": {"party_size": 0.1, "with_runs": 250}}), corpus)
+    told = make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 0.1, "with_runs": 250}}), corpus))
     assert len(told.looks) > 1
     assert likely_runs(told) == (told.looks[0].runs if opens == "every round" else told.runs)
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.looks import FRESH, Stage
@@ -31,7 +32,7 @@ def test_what_an_audit_does_not_reach_any_more_is_removed(tmp_path: Path, name: 
     }
     rows = np.random.default_rng(4).random((40, 8))
     corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{row:02}" for row in range(40)]))
-    ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
+    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), tmp_path, may_sample=True)
     here = Place(here=True)
     first = run_prepared([ready], here)[0]
     folder = Store(tmp_path).audit(ready.ref.audit)

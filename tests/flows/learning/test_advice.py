@@ -17,7 +17,7 @@ from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows import learning
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.learning import Limits, advise_spec, begin_search, measure_gain, spec_rows
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.learning import learning_of, read_advice, write_gain
 from ksdp.storage.readers import spec_files
@@ -76,7 +76,7 @@ def test_unlike_parties_gain_by_a_run_that_is_safe_by_construction(base: Path) -
 
 def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
     found = measure_gain(spec(), base, base / "store")
-    store, corpus = Store.open(base / "store"), spec_corpus(spec(), base).hash
+    store, corpus = Store.open(base / "store"), open_spec(spec(), base).corpus.hash
     kept = learning_of(store, spec().hash, corpus)
     assert kept.gain is not None
     assert kept.gain["sentences"] == list(found.sentences)
@@ -109,10 +109,10 @@ def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch
     store = Store.open(base / "store")
     assert read_advice(store, out["name"])["spec"] == str(base / "advised.toml")
     # Audits of the spec that was asked about, and of the recommended one, both find it.
-    asked = learning_of(store, spec().hash, spec_corpus(spec(), base).hash)
+    asked = learning_of(store, spec().hash, open_spec(spec(), base).corpus.hash)
     assert asked.advice is not None
     assert not asked.recommended
-    told = learning_of(store, advised.hash, spec_corpus(advised, base).hash)
+    told = learning_of(store, advised.hash, open_spec(advised, base).corpus.hash)
     assert told.recommended
     assert told.gain is not None
     assert told.gain["measures"][0]["gain"] == checked["gain"]
@@ -163,7 +163,7 @@ def test_where_everything_leaks_the_nearest_miss_is_written_with_the_documents_o
     out = advise_spec(asked, base, base / "store", Limits(documents=30), write=base / "advised.toml", workers=1)
     assert out["best"] is None
     assert out["sentences"][0].startswith("Not reachable within a margin of 0.05")
-    assert out["needed"] in forecast(asked, base)["safe"]["sentence"]
+    assert out["needed"] in forecast(open_spec(asked, base))["safe"]["sentence"]
     assert out["needed"] in out["sentences"][-1]
     assert not (base / "advised.toml").exists()
     missed, _ = read_spec_file(base / "advised.nearest.toml")

@@ -14,6 +14,7 @@ import pytest
 from ksdp.audit.errors import ClearanceError, InputError, StoreError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.flows.audits.place import HERE
+from ksdp.flows.prepare import open_spec
 from ksdp.flows.reviews import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import ClearRules, Signing, clear, verify, verify_log
 from ksdp.storage.audits.continuation import read_progress
@@ -69,7 +70,7 @@ def test_the_clearance_lists_what_was_accepted_and_verifies(
     assert (checked["checked"][2:], checked["reviewed"]["accepted"]) == (["signer", "time"], 2)
     # Fewer may enter than the audited databases had: no run takes it.
     with pytest.raises(ClearanceError, match=r"2 documents enter.* had 150") as refused:
-        verify(path, now=NOW, spec=spec, base=base)
+        verify(path, now=NOW, against=open_spec(spec, base))
     assert refused.value.failed == "sizes"
     # The log still holds what was signed for after more was added; a log made anew does not.
     decide(store, audit, [excluded], "withdraw", "found consent", "Ana", NOW)

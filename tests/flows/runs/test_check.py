@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
+from ksdp.flows.prepare import open_spec
 from ksdp.flows.runs.party import Node, check_peers, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.flows.screening.clear import verify
@@ -138,13 +139,13 @@ def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: 
     if fits:
         assert "8 of 8 enter on their clearance" in typed(*check, code=1).stderr  # nobody else is there
         assert len(enter_documents(read_run(files.protocol()), spec_file, **entering).corpus) == 8
-        assert "sizes" in verify(signed, now=NOW, spec=spec, base=base)["checked"]
+        assert "sizes" in verify(signed, now=NOW, against=open_spec(spec, base))["checked"]
         return
     said = f"8 documents enter, and the audited databases had {audited}"
     for refused in (
         lambda: typed(*check),
         lambda: enter_documents(read_run(files.protocol()), spec_file, **entering),
-        lambda: verify(signed, now=NOW, spec=spec, base=base),
+        lambda: verify(signed, now=NOW, against=open_spec(spec, base)),
     ):
         with pytest.raises(ClearanceError, match=said):
             refused()

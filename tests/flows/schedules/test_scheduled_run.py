@@ -24,7 +24,7 @@ from ksdp.flows.interruption import utc_now
 from ksdp.flows.schedules.events import body, events_of
 from ksdp.flows.schedules.scheduled_run import spec_basis
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import part_audits
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.findings import read_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.schedules.changes import read_standing
@@ -125,7 +125,7 @@ def test_the_first_run_audits_everything(site: Site) -> None:
     assert sum(run.verdicts.values()) == 120
     assert run.became_sensitive == run.verdicts["sensitive"] > 0
     assert events_of(run) == ["ksdp.document.turned-sensitive"]
-    assert run.audit not in part_audits(site.store)
+    assert run.audit not in read_ledger(site.store).parts
 
 
 def test_the_links_of_an_event_lead_to_pages(site: Site, pages: Callable) -> None:
@@ -153,7 +153,7 @@ def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(s
     first = next(past for past in read_runs(site.store, "nightly") if past.audit)
     assert first.audit is not None
     assert run.audit is not None
-    assert run.audit in part_audits(site.store)
+    assert run.audit in read_ledger(site.store).parts
     spec = read_spec(site.store.audit(run.audit))
     assert spec.design.documents == ("d119", "d120", "d121", "d122", "d123")
     assert spec.seed != read_spec(site.store.audit(first.audit)).seed  # fresh runs: what LORD++ asks for

@@ -15,12 +15,16 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.spent import promise_of
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import Spec, parse_spec
+from ksdp.audit.verdicts.verdict import ProvedBy
 from ksdp.dashboards.audits.report import render_report
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store
 
@@ -51,20 +55,21 @@ def test_a_proof_at_the_margin_clears_everybody_and_above_it_nobody(
     table: Path, margin: float, clear: int | None
 ) -> None:
     spec = asked(margin, certificate={"pairs": 20})
-    found = run_audit(spec, table, table / "store", HERE)
-    assert found.promise is not None
-    assert found.promise.bound == 0.3
-    plan, page = forecast(spec, table), render_report(Store.open(table / "store"), found.audit)
+    found = run_audit(open_spec(spec, table), table / "store", HERE)
+    promise = found.bound(ProvedBy.NOISE)
+    assert promise is not None
+    assert promise.largest == 0.3
+    plan, page = forecast(open_spec(spec, table)), render_report(audit_result(found))
     if clear is None:
-        assert not found.promise.certified
-        assert found.certificate is not None, "pairs are bought where the proof does not decide"
+        assert not promise.certified
+        assert found.bound(ProvedBy.PAIRS) is not None, "pairs are bought where the proof does not decide"
         assert found.runs == 200
         assert found.verdicts.clear < DOCUMENTS
         assert "above the margin of 0.29, so runs decide" in plan["promise"]
         assert "it decides nothing" in page
         return
-    assert found.verdicts.clear == found.verdicts.every_attack == found.promise.certified == clear
-    assert found.certificate is None
+    assert found.verdicts.clear == found.verdicts.every_attack == promise.certified == clear
+    assert found.bound(ProvedBy.PAIRS) is None
     assert found.runs == 64, "a few check the program"
     verdicts = read_verdicts(Store.open(table / "store").audit(found.audit))
     assert set(verdicts["certified_bound"].to_pylist()) == {0.3}
@@ -104,6 +109,6 @@ def test_what_is_not_one_replaced_record_has_no_such_proof(of_design: dict[str, 
     rows = sp.csr_array(np.random.default_rng(3).normal(size=(60, 5)))
     ids = np.array([f"K{n}" for n in range(60)])
     corpus = replace(Corpus(rows, ids), group=np.array([f"g{n // 2}" for n in range(60)]))
-    plan = make_plan(asked(0.3, design={"party_size": 0.5} | of_design), corpus)
+    plan = make_plan(Opened.of(asked(0.3, design={"party_size": 0.5} | of_design), corpus))
     assert plan.promise is None
     assert not plan.proved

@@ -16,6 +16,7 @@ from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.prepare import open_spec
 from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear, clear, verify
 from ksdp.flows.upkeep import damage
 from ksdp.storage.audits.history import find_audit, signable_audits
@@ -86,7 +87,9 @@ def signing(base: Path, **changes: Any) -> Signing:
 
 
 def cleared(base: Path, spec: dict[str, Any], **rules: Any) -> dict[str, Any]:
-    done = audit_and_clear(parse_spec(spec), base, base / "store", signing(base), ClearRules(**rules), HERE)
+    done = audit_and_clear(
+        open_spec(parse_spec(spec), base), base / "store", signing(base), ClearRules(**rules), HERE
+    )
     return done.to_json()
 
 
@@ -144,13 +147,13 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -
     assert (signed.sizes.size, signed.evidence.attempts.attempts) == (18, 2)
 
     # The party's own check, from spec and corpus; other data or another spec is refused.
-    about = verify(path, now=NOW, public_key=public, spec=parse_spec(asked), base=base)
+    about = verify(path, now=NOW, public_key=public, against=open_spec(parse_spec(asked), base))
     assert (about["allowed"], about["of"]) == (88, 120)
     with pytest.raises(ClearanceError, match="another spec"):
-        verify(path, now=NOW, spec=parse_spec(asked | {"seed": 6}), base=base)
+        verify(path, now=NOW, against=open_spec(parse_spec(asked | {"seed": 6}), base))
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers() * 2))
     with pytest.raises(ClearanceError, match="another corpus"):
-        verify(path, now=NOW, spec=parse_spec(asked), base=base)
+        verify(path, now=NOW, against=open_spec(parse_spec(asked), base))
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
 
     # People meet the audit that the signature rests on; the round before it is nobody's `latest`.
@@ -238,7 +241,7 @@ def test_other_parties_documents_stand_in_the_audit_of_the_list(base: Path, othe
 def test_a_verdict_that_does_not_follow_from_its_p_is_not_signed(base: Path) -> None:
     """A sensitive row is rewritten as clear, with new checksums: the p-values give it away."""
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
-    found = run_audit(parse_spec(spec("Masking")), base, base / "store", HERE)
+    found = run_audit(open_spec(parse_spec(spec("Masking")), base), base / "store", HERE)
     store = Store.open(base / "store", create=False)
     folder = store.audit(found.audit)
     rows = read_verdicts(folder)
@@ -267,7 +270,7 @@ def test_what_cannot_be_signed_is_refused_before_anything_is_written(
 ) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((12, 27))))
     with pytest.raises(InputError, match=message):
-        audit_and_clear(parse_spec(spec("Masking")), base, base / "store", signing(base, **changes))
+        audit_and_clear(open_spec(parse_spec(spec("Masking")), base), base / "store", signing(base, **changes))
     assert not (base / "store").exists()
 
 

@@ -17,7 +17,7 @@ from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.screening.clearance import Attempt
 from ksdp.storage.audits import ledger
 from ksdp.storage.audits.history import find_audit, newest_first, read_history
-from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_attempts, record_attempt, record_finished
+from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_ledger, record_attempt, record_finished
 from ksdp.storage.audits.queries import proved_sensitive
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import write_summary
@@ -41,18 +41,18 @@ def numbered(number: int) -> Attempt:
 
 
 def test_what_was_recorded_is_read_by_question(store: Store) -> None:
-    assert read_attempts(store, "q") == ()
+    assert read_ledger(store).attempts_at("q") == ()
     assert record_attempt(store, ONE)
     other = dataclasses.replace(ONE, audit="b", question="another")
     assert record_attempt(store, other)
-    assert read_attempts(store, "q") == (ONE,)
-    assert read_attempts(store, "another") == (other,)
+    assert read_ledger(store).attempts_at("q") == (ONE,)
+    assert read_ledger(store).attempts_at("another") == (other,)
 
 
 def test_the_same_audit_is_written_down_once(store: Store) -> None:
     assert record_attempt(store, ONE)
     assert not record_attempt(store, dataclasses.replace(ONE, at="2027-01-01T00:00:00+00:00"))
-    assert read_attempts(store, "q") == (ONE,)
+    assert read_ledger(store).attempts_at("q") == (ONE,)
 
 
 def test_a_command_parses_every_line_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_names_inside_of_names_are_not_taken_for_them(store: Store) -> None:
     assert record_attempt(store, dataclasses.replace(ONE, audit="ab", statistics='"audit": "a"'))
     assert record_attempt(store, ONE)
     assert record_attempt(store, dataclasses.replace(ONE, audit="b"))
-    assert [one.audit for one in read_attempts(store, "q")] == ["ab", "a", "b"]
+    assert [one.audit for one in read_ledger(store).attempts_at("q")] == ["ab", "a", "b"]
 
 
 def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(store: Store) -> None:
@@ -80,7 +80,7 @@ def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(s
     path.write_bytes(b"".join([lines[0], b"{}\n", lines[2]]))
     assert record_attempt(store, numbered(3))
     with pytest.raises(StoreError, match="ledger"):
-        read_attempts(store, "q")
+        read_ledger(store).attempts_at("q")
     path.write_bytes(path.read_bytes() + b"no line of a ledger\n")
     with pytest.raises(StoreError, match="ledger"):
         record_attempt(store, numbered(4))
@@ -92,9 +92,9 @@ def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> 
         record_attempt(store, numbered(number))
     path = store.root / "audits" / "ledger.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
-    assert len(read_attempts(store, "q")) == 2
+    assert len(read_ledger(store).attempts_at("q")) == 2
     record_attempt(store, numbered(9))
-    assert [one.seed for one in read_attempts(store, "q")] == [0, 1, 9]
+    assert [one.seed for one in read_ledger(store).attempts_at("q")] == [0, 1, 9]
 
 
 @pytest.mark.parametrize("end", [b"", b"\x8a", b"\x0b"])
@@ -103,20 +103,20 @@ def test_a_line_that_has_lost_its_end_counts(store: Store, end: bytes) -> None:
         record_attempt(store, numbered(number))
     path = store.root / "audits" / "ledger.jsonl"
     path.write_bytes(path.read_bytes()[:-1] + end)
-    assert len(read_attempts(store, "q")) == 3
+    assert len(read_ledger(store).attempts_at("q")) == 3
     assert not record_attempt(store, numbered(2))
     record_attempt(store, numbered(9))
-    assert [one.seed for one in read_attempts(store, "q")] == [0, 1, 2, 9]
+    assert [one.seed for one in read_ledger(store).attempts_at("q")] == [0, 1, 2, 9]
 
 
 def test_a_flipped_bit_in_any_line_is_noticed_the_last_too(store: Store) -> None:
     for number in range(2):
         record_attempt(store, numbered(number))
     path = store.root / "audits" / "ledger.jsonl"
-    before, silent = read_attempts(store, "q"), 0
+    before, silent = read_ledger(store).attempts_at("q"), 0
     for _ in flipped(path, range(0, 8 * path.stat().st_size, 19)):
         try:
-            silent += read_attempts(store, "q") != before
+            silent += read_ledger(store).attempts_at("q") != before
         except StoreError:
             continue
     assert silent == 0
@@ -130,11 +130,11 @@ def test_a_line_that_was_changed_or_taken_out_is_noticed(store: Store, line: int
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
     with pytest.raises(StoreError, match="ledger"):
-        read_attempts(store, "q")
+        read_ledger(store).attempts_at("q")
     lines[line] = lines[line].replace(b'"margin": 0.2', b'"margin": 0.3')
     path.write_bytes(b"".join(lines))
     with pytest.raises(StoreError, match="ledger"):
-        read_attempts(store, "q")
+        read_ledger(store).attempts_at("q")
 
 
 def test_many_at_once_are_all_counted(store: Store) -> None:
@@ -143,7 +143,7 @@ def test_many_at_once_are_all_counted(store: Store) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {one.seed for one in read_attempts(store, "q")} == set(range(12))
+    assert {one.seed for one in read_ledger(store).attempts_at("q")} == set(range(12))
 
 
 def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any) -> Attempt:

@@ -19,6 +19,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, StaleDecision, Status, fold
 from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.reviews.decisions import (
@@ -251,12 +252,12 @@ def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: 
     """Where it asked the same, its level was spent: nothing is signed as if it had not been."""
     mine, same, other = audited("mine", day=3), audited("same", day=2), audited("other", day=1, mechanism=RANK_5)
     for name in (other, same):
-        assert lineage(store, mine)[1] == [same]
+        assert lineage(store, mine, read_ledger(store))[1] == [same]
         file = store.audit(name) / "audit.json"
         write_json_with_checksum(file, json.loads(file.read_text()) | {"version": 0})
         os.utime(file, ns=(1, 1))
     with pytest.raises(StoreError, match="'same' cannot be read: its summary has version 0"):
-        lineage(store, mine)[1]
+        lineage(store, mine, read_ledger(store))[1]
 
 
 def corpus_of(groups: list[str] | None = None) -> Corpus:

@@ -218,3 +218,11 @@ def clip_rows(matrix: sp.csr_array, bound: float) -> sp.csr_array:
     # A little below the bound: rounding must not lift a row above it.
     scales = np.where(norms > bound, bound * (1 - 4e-16) / np.where(norms > 0, norms, 1.0), 1.0)
     return sp.csr_array((matrix.data * scales[owners], matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def require_nonnegative(matrix: sp.csr_array) -> None:
+    """Refuse a matrix with negative entries, for a mechanism that takes none."""
+    if matrix.nnz and (low := matrix.data.min()) < 0:
+        raise CorpusError(
+            f"the corpus holds {low:g}; this mechanism takes no negative entries: `ksdp mechanisms`."
+        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.verdicts.verdict import VERDICTS, Verdict
+from ksdp.audit.verdicts.verdict import VERDICTS, ProvedBy, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -256,43 +256,37 @@ class ShareSummary:
 
 
 @dataclass(frozen=True, config=FORMAT)
-class BoundedSummary:
-    """Documents of whom a bound of every attack is proved, against what was measured of them."""
+class BoundSummary:
+    """A bound on every attack, in numbers, against what was measured: `audit.proofs.Bound`."""
 
+    by: ProvedBy
+    """What proves it: a secret `draw`, the mechanism's `noise`, `copies` of documents, or `pairs` of runs."""
+    trust: str
+    """What has to be so for the bound to hold."""
+    any_knowledge: bool
+    """Whether it also holds for somebody who knows all other documents of a run."""
+    every_size: bool
+    """Whether it is the same for parties of any size."""
+    level: float
+    """Probability that the bound of any document is wrong."""
     certified: int
     """Documents whose bound is at most the margin, sensitive ones included."""
     sensitive: int
     """Number of these that are called sensitive: one of the two errs."""
     contradicted: int
     """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
-
-
-@dataclass(frozen=True, config=FORMAT)
-class CertificateSummary(BoundedSummary):
-    """Bounds of every attack that paired runs proved: `audit.certifying.Certificate`."""
-
-    pairs: int
-    level: float
-    """All bounds hold together but with this probability."""
-    runs: int
-    """Runs of the mechanism that the pairs took."""
-    median_bound: float
-    largest_bound: float
-    median_knows_all: float
+    median: float
+    """Half of the documents have at most this bound of the advantage."""
+    largest: float
+    largest_certified: float
+    """Largest bound of a certified document."""
+    fewest_copies: int | None = None
+    """Copies that each of the certified has at least, itself included, if these prove it."""
+    pairs: int | None = None
+    """Pairs of runs, if these prove it."""
+    median_knows_all: float | None = None
     """Half of the documents give at most this to somebody who knows all others, on average over databases."""
-    largest_knows_all: float
-
-
-@dataclass(frozen=True, config=FORMAT)
-class PromiseSummary(BoundedSummary):
-    """Bound that the noise proves for every document and every attack: `mechanisms.privacy.spent.Promise`."""
-
-    bound: float
-    """Bound of the advantage, also of somebody who knows all other documents of the run."""
-    trust: str
-    """From whom the noise protects, and who must be honest."""
-    every_size: bool
-    """Whether the bound is the same for parties of any size."""
+    largest_knows_all: float | None = None
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -303,13 +297,3 @@ class AbsenceSummary:
     median_bound: float
     """Half of them have at least this lower bound of D."""
     largest_bound: float
-
-
-@dataclass(frozen=True, config=FORMAT)
-class CopiesSummary(BoundedSummary):
-    """Bounds that follow from the number of copies in a run: `audit.certifying.Copies`."""
-
-    fewest: int
-    """Copies that each of the certified has at least, itself included."""
-    largest_bound: float
-    """Largest bound of a certified document."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
 from ksdp.audit.contract import guarantee_of, traits_of
 from ksdp.audit.coverage import Coverage
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
+from ksdp.audit.proofs import Bound, knows_all
 from ksdp.audit.results import parts
-from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
+from ksdp.audit.results.parts import BoundSummary, ShareSummary, count_verdicts
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import judge_controls
@@ -26,75 +26,43 @@ from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import InterimVerdicts
 from ksdp.audit.verdicts.multiplicity import share_bounds
 from ksdp.audit.verdicts.power import detectable_distance, minimal_detectable, smallest_margin
-from ksdp.audit.verdicts.verdict import Proof, Verdict
-
-_AS_PROMISED = "the noise were what the mechanism says"
+from ksdp.audit.verdicts.verdict import Proof, ProvedBy, Verdict
 
 
-def certificate_summary(
-    certificate: Certificate | None, interim: InterimVerdicts, rule: DecisionSpec
-) -> CertificateSummary | None:
-    """In numbers; None where there is none."""
-    if certificate is None:
-        return None
-    below = rule.accepts(certificate.bound)
-    return CertificateSummary(
-        pairs=certificate.pairs,
-        level=certificate.level,
-        runs=certificate.pairs * (1 + len(certificate.bound)),
-        **_bounded(interim, below, certificate.contradicted),
-        median_bound=float(np.median(certificate.bound)),
-        largest_bound=float(certificate.bound.max()),
-        median_knows_all=float(np.median(certificate.mean)),
-        largest_knows_all=float(certificate.mean.max()),
-    )
-
-
-def void_where_contradicted(judged: Controls, certificate: Certificate | None) -> Controls:
-    """The controls, failed where a document was measured to be above its bound: the noise is not what it says."""
-    above = 0 if certificate is None else int(certificate.contradicted.sum())
-    return judged.contradicted(above, _AS_PROMISED)
-
-
-def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) -> CopiesSummary | None:
-    """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
-    if copies is None:
-        return None
-    below = plan.spec.decision_in_run.accepts(copies.bound)
-    above = above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))
-    if not below.any() and not above.any():
-        return None
-    return CopiesSummary(
-        **_bounded(interim, below, above),
-        fewest=int(copies.count[below].min(initial=len(plan.corpus))),
-        largest_bound=float(copies.bound[below].max(initial=0.0)),
-    )
-
-
-def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Controls:
-    """The controls, failed where a document was told from its copies: order matters to the mechanism."""
-    same = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
-    return judged.contradicted(0 if copies is None else copies.contradicted, same)
-
-
-def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummary | None:
-    """Summarise the bound of the mechanism's noise, and measurements above it; None if it proves nothing."""
-    if plan.promise is None:
-        return None
-    every = np.full(len(interim.tests), plan.promise.bound)
-    above = above_bound(interim.tests, every, plan.counted, len(plan.looks))
-    return parts.PromiseSummary(
-        bound=plan.promise.bound,
-        trust=plan.promise.trust,
-        every_size=plan.promise.every_size,
-        **_bounded(interim, plan.spec.decision_in_run.accepts(every), above),
-    )
-
-
-def _bounded(interim: InterimVerdicts, below: NDArray[np.bool_], above: NDArray[np.bool_]) -> dict[str, int]:
-    """How many are certified, how many of these are called sensitive, how many measured above their bound."""
+def bound_summary(
+    bound: Bound, interim: InterimVerdicts, rule: DecisionSpec, documents: int, looks: int
+) -> BoundSummary:
+    """Summarise a bound on every attack, against what so many looks at so many documents measured."""
+    below = rule.accepts(bound.advantage)
     sensitive = below & (interim.decisions.verdict == Verdict.SENSITIVE)
-    return {"certified": int(below.sum()), "sensitive": int(sensitive.sum()), "contradicted": int(above.sum())}
+    known = None if bound.pairs is None else bound.pairs.mean(axis=1)
+    return BoundSummary(
+        by=bound.by,
+        trust=bound.trust,
+        any_knowledge=bound.any_knowledge,
+        every_size=bound.every_size,
+        level=bound.level,
+        certified=int(below.sum()),
+        sensitive=int(sensitive.sum()),
+        contradicted=int(bound.contradicted(interim.tests, documents, looks).sum()),
+        median=float(np.median(bound.advantage)),
+        largest=float(bound.advantage.max()),
+        largest_certified=float(bound.advantage[below].max(initial=0.0)),
+        fewest_copies=None if bound.copies is None else int(bound.copies[below].min(initial=bound.copies.max())),
+        pairs=None if bound.pairs is None else bound.pairs.shape[1],
+        median_knows_all=None if known is None else float(np.median(known)),
+        largest_knows_all=None if known is None else float(known.max()),
+    )
+
+
+def void_where_contradicted(judged: Controls, bounds: Sequence[BoundSummary]) -> Controls:
+    """The controls, failed where a document was measured to be above its bound: its ground does not hold."""
+    for bound in bounds:
+        alike = bound.by == ProvedBy.COPIES
+        judged = judged.contradicted(
+            bound.contradicted, bound.trust if alike else "the noise were what the mechanism says"
+        )
+    return judged
 
 
 def absence_summary(plan: Plan) -> parts.AbsenceSummary | None:
@@ -139,9 +107,8 @@ class Tested:
     shuffled: Sequence[NDArray[np.float64]]
     canaries: Sequence[ArmTests]
     """One a look, and one more of the fresh runs where they measured anything."""
-    certificate: Certificate | None = None
-    copies: Copies | None = None
-    """Copies of documents, and the bounds that follow."""
+    bounds: tuple[Bound, ...] = ()
+    """Bounds on every attack."""
 
 
 @dataclass(frozen=True)
@@ -193,11 +160,9 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
     levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
     canaries = judge_canaries(tested.canaries, plan.spec.decision_in_run, levels)
     judged = judge_controls(tested.controls, tested.shuffled, canaries)
-    judged = void_where_contradicted(judged, tested.certificate)
-    copies = copies_summary(plan, tested.interim, tested.copies)
-    judged = void_where_copies_tell(judged, copies)
-    promise = promise_summary(plan, tested.interim)
-    judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
+    rule, looks = plan.spec.decision_in_run, len(plan.looks)
+    bounds = [bound_summary(bound, tested.interim, rule, plan.counted, looks) for bound in tested.bounds]
+    judged = void_where_contradicted(judged, bounds)
     absent = 0 if plan.absent is None else len(plan.absent.units)
     verdicts = count_verdicts(decisions.verdict, decisions.proof == Proof.EVERY_ATTACK)
     covered, runs = tested.coverage, plan.looks[tested.looks - 1].runs * plan.design.lanes
@@ -227,7 +192,6 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
-        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.decision_in_run),
         knows_all=knows_all(plan.mechanism),
         corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),
@@ -248,8 +212,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         store=filed.store,
         report=filed.report,
         share=share_summary(plan, tested.interim) if judged.valid else None,
-        copies=copies,
-        promise=promise,
+        bounds=tuple(one for one in bounds if one.by != ProvedBy.COPIES or one.certified or one.contradicted),
         absence=absence_summary(plan),
     )
 

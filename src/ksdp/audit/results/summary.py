@@ -15,9 +15,8 @@ from ksdp.audit.results.parts import (
     FORMAT,
     AbsenceSummary,
     AnnouncedArray,
-    CertificateSummary,
+    BoundSummary,
     ChanceSummary,
-    CopiesSummary,
     CorpusSummary,
     DesignSummary,
     FreshSummary,
@@ -25,7 +24,6 @@ from ksdp.audit.results.parts import (
     LookSummary,
     PaperAlone,
     PowerSummary,
-    PromiseSummary,
     Provenance,
     ShareSummary,
     StatisticSummary,
@@ -34,6 +32,7 @@ from ksdp.audit.results.parts import (
 from ksdp.audit.results.risk import CombinedRisk, MeasuredRisk, Risk, gaussian_mu, least_precision, precision
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.audit.verdicts.verdict import ProvedBy
 
 VERSION = 1
 """Version of the format; one more whenever a key comes, goes or changes its meaning."""
@@ -104,11 +103,9 @@ class Summary(StoredSummary):
     looks: tuple[LookSummary, ...]
     fresh: FreshSummary | None
     """None where nothing was measured on fresh runs."""
-    certificate: CertificateSummary | None
-    """None where no paired runs were asked for."""
     knows_all: float | None
     """The advantage of whoever knows all other documents, where it is the same for each: 1 without noise. None
-    where it depends on the document (`certificate`, and a column of the verdicts), or is not known."""
+    where it depends on the document (`bounds`, and a column of the verdicts), or is not known."""
     corpus_about: CorpusSummary
     design: DesignSummary
     spec: Spec
@@ -125,12 +122,14 @@ class Summary(StoredSummary):
     report: str
     share: ShareSummary | None = None
     """Share of all documents, if `design.documents` draws some; None if it does not, or the audit is void."""
-    copies: CopiesSummary | None = None
-    """Documents that are clear against every attack because they have many copies; None if there are none."""
-    promise: PromiseSummary | None = None
-    """None where the mechanism's noise proves no bound for every document."""
+    bounds: tuple[BoundSummary, ...] = ()
+    """Bounds on every attack, by what proves them."""
     absence: AbsenceSummary | None = None
     """Documents that are sensitive before any run, and were not measured; None if there are none."""
+
+    def bound(self, by: ProvedBy) -> BoundSummary | None:
+        """The bound that a draw, noise, copies or pairs prove; None where they prove none."""
+        return next((bound for bound in self.bounds if bound.by == by), None)
 
     @property
     def largest_distance(self) -> float:

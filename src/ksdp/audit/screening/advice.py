@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
@@ -22,9 +21,10 @@ from ksdp.audit.learning.gain import GainRows, Interval, gain_scores, gain_words
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.party_view import size_base
+from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import paired_advantages
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.runs import measure, sample
@@ -216,7 +216,7 @@ def certified_share(spec: Spec, corpus: Corpus) -> float:
     """Share of a few documents on which pairs of runs bound every attack well within the margin."""
     tables = spec.tables()
     tables["design"]["documents"] = min(_PAIRED, size_base(spec, corpus))
-    plan = make_plan(Spec.model_validate(tables), corpus)
+    plan = make_plan(Opened.of(Spec.model_validate(tables), corpus))
     mean = paired_advantages(plan, 0, _PAIRED).mean(axis=1)
     return float((mean <= _AIM * plan.spec.decision_in_run.margin).mean())
 
@@ -450,7 +450,7 @@ def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
     tables["design"]["absent"] = "measured"
     tables["certificate"] = None
-    return make_plan(Spec.model_validate(tables), corpus)
+    return make_plan(Opened.of(Spec.model_validate(tables), corpus))
 
 
 def frontier_of(tried: Sequence[Tried]) -> tuple[int, ...]:

@@ -45,12 +45,25 @@ class Verdict(StrEnum):
     )
 
 
+class ProvedBy(StrEnum):
+    """What proves a bound on every attack."""
+
+    DRAW = "draw"
+    """A secret draw: most documents that are held are in no run."""
+    NOISE = "noise"
+    """The mechanism's noise."""
+    COPIES = "copies"
+    """Documents that are alike, of which no run shows which was in."""
+    PAIRS = "pairs"
+    """Pairs of runs that differ in one document."""
+
+
 class Proof(StrEnum):
     """Kind of proof of a clear document, or of a sensitive one that needed no run."""
 
     STATISTICS = "statistics"
     EVERY_ATTACK = "every attack"
-    """A bound of every attack is at most the margin (`certifying`, `copies`, a secret draw)."""
+    """A bound of every attack is at most the margin (`ksdp.audit.proofs`)."""
     ABSENCE = "absence"
     """So often does nobody else in a run have the document's rarest feature (`audit.absence`)."""
 

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from ksdp.dashboards.audits.result import AuditResult
 from ksdp.dashboards.charts import counts_svg, ecdf_svg, strip_svg
-from ksdp.storage.audits.claims import StoredClaim, shown_claim
-from ksdp.storage.audits.history import newest_first, read_summary
+from ksdp.storage.audits.history import ProvedBy, newest_first, read_summary
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals
 from ksdp.storage.findings import AttackStrength, Curve, StatisticTestRow, Summary, read_curves, read_strength
-from ksdp.storage.learning import GainAndAdvice, learning_of
-from ksdp.storage.reviews.appetites import AppetiteRecord, kept_record
 from ksdp.storage.store import Store
 
 _BOUNDED = 12
@@ -76,7 +74,7 @@ class Worst:
 class AuditModel:
     """Everything the report shows."""
 
-    summary: Summary
+    result: AuditResult
     totals: Totals
     """Over all documents: the advantages of the sensitive ones, and what would decide the others."""
     statistics: tuple[StatisticRow, ...]
@@ -87,16 +85,10 @@ class AuditModel:
     listed: tuple[Row, ...]
     bounded: tuple[Row, ...]
     """Those with the largest bounds of every attack; none without a certificate."""
-    claim: StoredClaim | None
-    """Stored claim of its mechanism."""
     strength: AttackStrength | None
     """Verdicts of an audit like it on planted leaks, if somebody asked for them."""
-    learning: GainAndAdvice
-    """The gain, and the setting that would be safe."""
     without_pool: tuple[int, float, float] | None
     """Where whoever looks knows the pool: documents, their median D, and that of the audit of who does not."""
-    record: AppetiteRecord | None
-    """Record of the risk appetite that it is held to, if there is one."""
 
 
 def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[StatisticRow]:
@@ -187,25 +179,21 @@ def _without_pool(store: Store, summary: Summary, findings: Findings) -> tuple[i
     return None
 
 
-def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> AuditModel:
-    """Read a finished audit and compute what its report shows."""
-    folder = store.audit(audit)
-    summary = read_summary(folder)
-    findings = Findings(folder)
+def read_audit_model(result: AuditResult, *, documents: bool = True) -> AuditModel:
+    """Compute what the report of a finished audit shows."""
+    summary, findings, store = result.summary, result.findings, result.store
+    folder = store.audit(summary.audit)
     totals, overviews = _numbers(folder, written(folder))
     rows = _statistics(summary, overviews)
     sensitive = Filter(verdict="sensitive")
     return AuditModel(
-        summary=summary,
+        result=result,
         totals=totals,
         statistics=tuple(rows),
         p_values=tuple(_p_values(rows, overviews)),
         worst=tuple(_worst(summary, read_curves(folder), findings)) if documents else (),
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
-        bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
-        claim=shown_claim(store, summary),
+        bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.bound(ProvedBy.PAIRS) else (),
         strength=read_strength(folder),
         without_pool=_without_pool(store, summary, findings),
-        learning=learning_of(store, summary.spec.hash, summary.corpus),
-        record=kept_record(store, audit),
     )

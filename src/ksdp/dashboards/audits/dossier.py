@@ -20,8 +20,9 @@ from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.pipelines import uncovered
 from ksdp.dashboards.audits.report import parts_of, standalone
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
-from ksdp.storage.audits.history import Risk, Summary
+from ksdp.storage.audits.history import ProvedBy, Risk, Summary, read_summary
 from ksdp.storage.clearances import (
     Clearance,
     content_hash,
@@ -32,14 +33,13 @@ from ksdp.storage.clearances import (
     verify_signed,
     write_signed,
 )
-from ksdp.storage.errors import ClearanceError
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.readers.files import read_stored
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import read_log, read_policy
-from ksdp.storage.store import Store, write_whole
+from ksdp.storage.store import ClearanceError, Store, write_whole
 
 VERSION = 1
 """Version of the JSON."""
@@ -194,7 +194,7 @@ class Dossier:
 
 def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     """Put together what the store knows of an audit."""
-    summary, record = view.summary, view.record
+    summary, record = view.result.summary, view.result.record
     audit, stated = summary.audit, summary.spec.declared
     missing = tuple(_missing(stated))
     every = map(read_clearance, stored_clearances(store))
@@ -251,14 +251,18 @@ def _held_to(record: AppetiteRecord | None) -> Fact:
 
 def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -> AuditModel:
     """What the report shows, with what is declared by now, or with this instead, and few pictures."""
-    view = read_audit_model(store, audit)
-    stated = declared or read_spec(store.audit(audit)).declared
-    spec = view.summary.spec.model_copy(update={"declared": stated})
-    return replace(view, summary=replace(view.summary, spec=spec), worst=view.worst[:_PICTURED])
+    summary = read_summary(store.audit(audit))
+    spec = summary.spec.model_copy(update={"declared": declared or read_spec(store.audit(audit)).declared})
+    view = read_audit_model(audit_result(replace(summary, spec=spec)))
+    return replace(view, worst=view.worst[:_PICTURED])
 
 
 def _gaps(summary: Summary) -> dict[str, str]:
-    proved = summary.guarantee.kind == "(epsilon, delta)" or summary.certificate or summary.promise
+    proved = (
+        summary.guarantee.kind == "(epsilon, delta)"
+        or summary.bound(ProvedBy.PAIRS)
+        or summary.bound(ProvedBy.NOISE)
+    )
     nothing = "nothing is proved of every attack"
     return {"measured": uncovered(summary).rstrip("."), "theory": "" if proved else nothing}
 
@@ -403,10 +407,11 @@ def _measured(found: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, ...
 
 
 def _theory(view: AuditModel) -> tuple[Fact, ...]:
-    summary = view.summary
+    summary = view.result.summary
     said = (
-        *(sentences.promised(summary, view.claim), sentences.kept_promise(summary), sentences.certified(summary)),
-        *(sentences.doubtful(summary), sentences.copied(summary), sentences.stronger(summary)),
+        sentences.promised(summary, view.result.claim),
+        *(sentences.kept_promise(summary), sentences.certified(summary), sentences.doubtful(summary)),
+        *(sentences.copied(summary), sentences.stronger(summary)),
     )
     known = tuple(filter(None, said[:5]))
     none = "No bound: it claims no differential privacy, and no attack beyond those tried was bounded."
@@ -415,7 +420,7 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
 
 
 def _trust(view: AuditModel) -> tuple[Fact, ...]:
-    summary = view.summary
+    summary = view.result.summary
     power, unread, strength = summary.power, ", ".join(summary.unread), view.strength
     return (
         Fact(

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.audit_model import AuditModel, Picture, picture, read_audit_model, written
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.timeline import Mark, gaps, spark_svg, timeline_svg
 from ksdp.dashboards.words import counted, words
@@ -29,10 +30,9 @@ from ksdp.storage.audits.documents import (
 )
 from ksdp.storage.audits.history import Brief, read_history, read_summary, valid_audit
 from ksdp.storage.audits.queries import VERDICTS, Findings, Row
-from ksdp.storage.errors import InputError, StoreError
 from ksdp.storage.findings import EffectRow, StatisticSummary, StatisticTestRow, Summary
 from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy, states
-from ksdp.storage.store import Store
+from ksdp.storage.store import InputError, Store, StoreError
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     at = next((n for n, entry in enumerate(series) if entry.audit == audit), None)
     more, origin = read_more_runs(store, audit), read_origin(store, audit)
     return AuditPage(
-        view=read_audit_model(store, audit, documents=False),
+        view=read_audit_model(audit_result(read_summary(store.audit(audit))), documents=False),
         listing=listing,
         rows=page.rows,
         total=page.total,

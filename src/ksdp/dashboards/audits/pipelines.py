@@ -14,10 +14,11 @@ from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as Xml
 
+from ksdp.dashboards.audits.result import AuditResult
 from ksdp.dashboards.audits.sentences import called, explored
 from ksdp.dashboards.words import plural
 from ksdp.storage.audits.history import Summary, Verdict
-from ksdp.storage.audits.queries import Filter, Findings
+from ksdp.storage.audits.queries import Filter
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import visible
@@ -64,12 +65,13 @@ class Check:
     """The line of each document of the corpus in its file, if a line is a document."""
 
 
-def checks(store: Store, summary: Summary, fail_on: Collection[str]) -> list[Check]:
+def checks(result: AuditResult, fail_on: Collection[str]) -> list[Check]:
     """Every rule, held to an audit."""
+    summary = result.summary
     void = "" if summary.valid else f"void: {summary.controls.reason}"
     results = [Check("controls", "controls", "fail" if void else "pass", void or RULES["controls"][0])]
-    broken_by = {rule: _broken(store, rule, summary) for rule in FAIL_ON}
-    lines = _lines(store, summary) if any(documents for documents, _ in broken_by.values()) else {}
+    broken_by = {rule: _broken(result, rule) for rule in FAIL_ON}
+    lines = _lines(result.store, summary) if any(documents for documents, _ in broken_by.values()) else {}
     for rule, (documents, broken) in broken_by.items():
         state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
         results.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents, lines))
@@ -86,13 +88,14 @@ def appetite_checks(record: AppetiteRecord) -> list[Check]:
     ]
 
 
-def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...], str]:
+def _broken(result: AuditResult, rule: str) -> tuple[tuple[str, ...], str]:
+    summary = result.summary
     if rule == "uncovered":
         return (), uncovered(summary)
     count = summary.verdicts.as_dict()[rule]
     if not count or not summary.valid:
         return (), ""
-    rows = Findings(store.audit(summary.audit)).page(Filter(verdict=rule), limit=NAMED).rows
+    rows = result.findings.page(Filter(verdict=rule), limit=NAMED).rows
     words = f"{_units(count, summary)} of {summary.documents:,} {rule}. {explored(summary)}"
     return tuple(visible(row.document) for row in rows), words.strip()
 

@@ -20,11 +20,11 @@ from markupsafe import Markup
 from ksdp.dashboards import words
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
+from ksdp.dashboards.audits.result import AuditResult
 from ksdp.dashboards.charts import scale_svg, shares_svg
 from ksdp.storage.audits.history import Verdict
-from ksdp.storage.errors import InputError
 from ksdp.storage.reviews.decisions import visible
-from ksdp.storage.store import Store
+from ksdp.storage.store import InputError
 
 _HERE = Path(__file__).parents[1]
 
@@ -103,17 +103,17 @@ def _styled_charts(page: str) -> str:
 
 def parts_of(view: AuditModel) -> dict[str, Any]:
     """Return the values that the report, an audit's page and a dossier have in common."""
-    summary = view.summary
+    summary = view.result.summary
     return {
         "summary": summary,
         "shares": shares_svg(list(summary.verdicts.as_dict().items())),
         "spec_text": json.dumps(summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
         "view": view,
-        "record": view.record,
+        "record": view.result.record,
         "scale": scale_svg(),
     }
 
 
-def render_report(store: Store, audit: str) -> str:
+def render_report(result: AuditResult) -> str:
     """The report of a finished audit, from what the store holds of it: a complete HTML page."""
-    return standalone("report.html.j2", **parts_of(read_audit_model(store, audit)))
+    return standalone("report.html.j2", **parts_of(read_audit_model(result)))

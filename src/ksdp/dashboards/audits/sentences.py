@@ -8,27 +8,28 @@ from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.audits.history import Summary, Verdict, mechanism_of
+from ksdp.storage.audits.history import ProvedBy, Summary, Verdict, mechanism_of
 from ksdp.storage.learning import GainAndAdvice
 
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel
+    from ksdp.dashboards.audits.result import AuditResult
     from ksdp.storage.audits.queries import Row
     from ksdp.storage.findings import VerdictRow
 
 
 def certified(summary: Summary) -> str | None:
     """What paired runs prove of all documents; None where none were made."""
-    certificate = summary.certificate
+    certificate = summary.bound(ProvedBy.PAIRS)
     if certificate is None:
         return None
     unit = summary.design.unit
     return (
-        f"{plural(certificate.pairs, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the "
+        f"{plural(certificate.pairs or 0, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the "
         "advantage of every attack, including those that nobody has thought of, if the noise is what the "
         "mechanism says it is: parties that compute the result follow the protocol (semi-honest). "
-        f"Half of the {unit}s have a bound of at most {decimal(certificate.median_bound)}, all of them of at most "
-        f"{decimal(certificate.largest_bound)}; it is within the margin of {margin_words(summary)} for "
+        f"Half of the {unit}s have a bound of at most {decimal(certificate.median)}, all of them of at most "
+        f"{decimal(certificate.largest)}; it is within the margin of {margin_words(summary)} for "
         f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "
         f"{percent(1 - certificate.level)}, and at every number of pairs."
     )
@@ -36,12 +37,12 @@ def certified(summary: Summary) -> str | None:
 
 def kept_promise(summary: Summary) -> str | None:
     """What the mechanism's own noise proves of all documents; None where it proves nothing."""
-    promise, unit = summary.promise, summary.design.unit
+    promise, unit = summary.bound(ProvedBy.NOISE), summary.design.unit
     if promise is None:
         return None
     sure = (
         "The mechanism's noise proves that no attack of any kind has an advantage above "
-        f"{decimal(promise.bound)} on any {unit}, not even if the attacker knows all "
+        f"{decimal(promise.largest)} on any {unit}, not even if the attacker knows all "
         f"others. Whom one must trust: {promise.trust}."
     )
     if not promise.certified:
@@ -54,16 +55,16 @@ def kept_promise(summary: Summary) -> str | None:
 
 def copied(summary: Summary) -> str | None:
     """What having many copies proves of some documents; None where it proves nothing of anybody."""
-    copies = summary.copies
+    copies = summary.bound(ProvedBy.COPIES)
     if copies is None or not copies.certified:
         return None
     each = "has" if copies.certified == 1 else "have"
     sure = (
         f"{plural(copies.certified, 'document', 'documents')} {each} so many copies that no attack of any kind "
-        f"tells more than {decimal(copies.largest_bound)} of one of them: at most, a run shows how many "
-        f"of the copies were in, and not which. The fewest are {count(copies.fewest)} documents of one content. "
-        "This bound is exact, not estimated. That one of them took part may still be obvious: if copies belong to "
-        "one person, audit groups."
+        f"tells more than {decimal(copies.largest_certified)} of one of them: at most, a run shows how many "
+        f"of the copies were in, and not which. The fewest are {count(copies.fewest_copies or 0)} documents of "
+        "one content. This bound is exact, not estimated. That one of them took part may still be obvious: if "
+        "copies belong to one person, audit groups."
     )
     if not copies.sensitive:
         return sure
@@ -97,9 +98,10 @@ def absent_here(summary: Summary, row: VerdictRow) -> str | None:
 
 def grounds(summary: Summary) -> str:
     """On what a certified verdict stands: behind "if"."""
-    if summary.spec.proved_by_draw:
+    noise = summary.bound(ProvedBy.NOISE)
+    if summary.bound(ProvedBy.DRAW) is not None:
         return "nobody learns which documents the secret draw lets in"
-    if summary.promise is not None and summary.promise.certified:
+    if noise is not None and noise.certified:
         return "the noise is what the mechanism says, whatever the attacker knows"
     stranger = f"the attacker does not know the other {summary.design.unit}s"
     if summary.spec.certificate is None:
@@ -109,7 +111,7 @@ def grounds(summary: Summary) -> str:
 
 def doubtful(summary: Summary) -> str | None:
     """Where certificate and verdict do not agree."""
-    certificate, unit = summary.certificate, summary.design.unit
+    certificate, unit = summary.bound(ProvedBy.PAIRS), summary.design.unit
     if certificate is None or not certificate.sensitive:
         return None
     verb = "has" if certificate.sensitive == 1 else "have"
@@ -121,7 +123,7 @@ def doubtful(summary: Summary) -> str | None:
 
 def stronger(summary: Summary) -> str | None:
     """What a stronger adversary has, who knows all other documents; None where it is not known."""
-    certificate, unit = summary.certificate, summary.design.unit
+    certificate, unit = summary.bound(ProvedBy.PAIRS), summary.design.unit
     if summary.knows_all == 1:
         return (
             f"Somebody who has every other {unit} of the run can always tell (advantage 1): the mechanism adds no "
@@ -131,8 +133,8 @@ def stronger(summary: Summary) -> str | None:
         return None
     return (
         f"Somebody who knows all other {unit}s of the run faces the noise alone. On average over databases their "
-        f"advantage is {decimal(certificate.median_knows_all)} or less for half of the {unit}s, and "
-        f"{decimal(certificate.largest_knows_all)} for the most exposed one."
+        f"advantage is {decimal(certificate.median_knows_all or 0.0)} or less for half of the {unit}s, and "
+        f"{decimal(certificate.largest_knows_all or 0.0)} for the most exposed one."
     )
 
 
@@ -231,6 +233,11 @@ def why_sensitive(summary: Summary) -> str:
         if row.sensitive
         else "only several statistics together find them"
     )
+
+
+def steps_of(result: AuditResult, spec: str = "SPEC.toml") -> list[str]:
+    """Return what to do next (`next_steps`); commands that need the spec name this file."""
+    return next_steps(result.summary, result.findings.totals().runs_to_decide, result.learning, spec)
 
 
 def next_steps(
@@ -342,7 +349,7 @@ def naive_practice(summary: Summary) -> str:
 
 def reach(view: AuditModel) -> list[str]:
     """What an audit of this size can find and certify."""
-    power, margin = view.summary.power, decimal(view.summary.spec.decision_in_run.margin)
+    power, margin = view.result.summary.power, decimal(view.result.summary.spec.decision_in_run.margin)
     detectable, certified = power.detectable_D, power.certifiable_margin
     sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
     if detectable < 1:
@@ -350,9 +357,9 @@ def reach(view: AuditModel) -> list[str]:
             f"A document whose measured D is {decimal(detectable)} or more is surely called sensitive by an audit "
             "of this size. Smaller leaks are found where many documents leak, and missed otherwise."
         ]
-    if view.summary.verdicts.every_attack == view.summary.documents:
+    if view.result.summary.verdicts.every_attack == view.result.summary.documents:
         sentences.append("What certifies is a proof, and not the runs: they only check it.")
-    elif certified < view.summary.spec.decision_in_run.margin:
+    elif certified < view.result.summary.spec.decision_in_run.margin:
         sentences.append(
             f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
             "documents of a small enough D can be cleared."

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.certifying import copies_of, proved_bound
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.plan import Plan, strongest_alone
+from ksdp.audit.proofs import known_bounds, least_bound
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.effects import Effect, Flagged
@@ -57,8 +57,8 @@ async def _looks(
     plan = await steps.run_in_thread(open_audit, first)
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in plan.statistics)
-    copies = await steps.run_in_thread(copies_of, plan)
-    proved = proved_bound(plan, copies)
+    bounds = await steps.run_in_thread(known_bounds, plan)
+    proved = least_bound(bounds, len(plan.audited))
     interim: InterimVerdicts | None = None
     covered = await steps.run_in_thread(coverage_of, plan)
     scope = LookScope(plan.counted, plan.fresh_runs > 0, plan.reading, covered.may_clear)
@@ -85,7 +85,7 @@ async def _looks(
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    tested = Tested(plan, covered, len(refs), interim, controls, shuffled, canaries, copies=copies)
+    tested = Tested(plan, covered, len(refs), interim, controls, shuffled, canaries, bounds)
     return tested, tuple(refs)
 
 

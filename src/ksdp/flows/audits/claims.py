@@ -12,7 +12,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.claims import LEAST_RUNS, ClaimFinding, Claims, audit_claim, check_runs, claiming
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.schema import as_it_runs
-from ksdp.audit.party_view import holdings_of
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.runs import database_of, measure, run_observables
@@ -21,7 +21,7 @@ from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.effects import OneRun, one_run
 from ksdp.flows.interruption import Clock, advance, current
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import open_spec
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
 from ksdp.storage.store import Store
 from ksdp.tasks.provenance import code_hash, versions
@@ -113,21 +113,22 @@ def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = Fal
     if spec.mechanism.name == "recorded":
         raise SpecError("mechanism 'recorded': nobody here tossed its coins; name a mechanism that can be run.")
     mechanism = mechanism_of(spec.mechanism)
-    corpus = spec_corpus(spec, base)
-    half, stated = len(holdings_of(spec, corpus).victim) // 2, parameters_of(mechanism).get("adjacency")
+    opened = open_spec(spec, base)
+    half, stated = len(opened.holdings.victim) // 2, parameters_of(mechanism).get("adjacency")
     coins: dict[str, Any] = {"kind": "balanced", "sampling": "fixed", "documents": half, "absent": "measured"}
     if stated == "add-remove":
         coins |= {"kind": "shared", "sampling": "poisson", "documents": None}
     design = spec.design.model_copy(update=coins | {"party_size": half, "with_runs": 2, "without_runs": "all"})
-    plan = make_plan(spec.model_copy(update={"design": design, "certificate": None}), corpus)
-    made = plan if simulated else replace(plan, mechanism=as_it_runs(mechanism))
+    half_of_them = spec.model_copy(update={"design": design, "certificate": None})
+    plan = make_plan(Opened.of(half_of_them, opened.corpus))
+    made = plan if simulated else replace(plan, opened=replace(plan.opened, mechanism=as_it_runs(mechanism)))
     measured = measure(plan, Block(0, 0, 1), [run_observables(made, 0, 0)], plan.statistics)
     records = len(plan.audited)
     scores = np.stack([measured.values[column.name][:records, 0] for column in plan.statistics])
     epsilon, delta = None, 0.0
     if stated is not None and isinstance(mechanism, Claims):
         sizes = [part.shape[0] for part in database_of(plan, 0, 0).parties]
-        epsilon, delta = mechanism.claim(sizes, corpus.features)
+        epsilon, delta = mechanism.claim(sizes, opened.corpus.features)
     bounds = one_run(scores, measured.inclusion[:records, 0], delta, confidence)
     neighbours = "add-remove" if coins["kind"] == "shared" else "replace-one"
     statistic = plan.statistics[bounds.score].name

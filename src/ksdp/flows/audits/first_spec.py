@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, parse_spec
@@ -121,7 +122,7 @@ level = 0.05                  # false discoveries among those called sensitive
 margin = {margin}                  # the largest advantage that you are willing to accept
 """
     spec = parse_spec(tomllib.loads(text))
-    lines = before_words(known_before(make_plan(spec, corpus))) if corpus.features > rank else []
+    lines = before_words(known_before(make_plan(Opened.of(spec, corpus)))) if corpus.features > rank else []
     return "".join((text, *(f"# {line}\n" for line in ("", *lines) if lines)))
 
 

@@ -6,13 +6,11 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ksdp.audit.absence import absence_shown, pull
-from ksdp.audit.certifying import copies_of
 from ksdp.audit.contract import traits_of
 from ksdp.audit.coverage import coverage_of, telling
 from ksdp.audit.errors import InputError
@@ -20,15 +18,17 @@ from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.numeric.sparse_rows import rows_of
-from ksdp.audit.party_view import size_base
+from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
+from ksdp.audit.proofs import copies_bound
+from ksdp.audit.registry import lent
 from ksdp.audit.reviewing import visible
 from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.runs import measure, sample, try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
 from ksdp.audit.specs.design import Block
-from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.power import (
     minimal_detectable,
@@ -39,7 +39,6 @@ from ksdp.audit.verdicts.power import (
 )
 from ksdp.flows.audits.costs import costs_of, is_known, likely_runs, start_seconds
 from ksdp.flows.audits.place import processes_here
-from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 
 _BLOCK = 4096
@@ -193,11 +192,16 @@ def _margin(forecast: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def forecast(spec: Spec, base: Path) -> dict[str, Any]:
-    """Check the spec and corpus, and say what to expect."""
-    corpus = spec_corpus(spec, base)
-    plan = make_plan(spec, corpus)
-    try_own_code(plan)
+def forecast(opened: Opened) -> dict[str, Any]:
+    """Plan an audit, and say what to expect."""
+    with lent(opened.own):
+        plan = make_plan(opened)
+        try_own_code(plan)
+        return _forecast(plan) | {"notes": corpus_notes(opened)}
+
+
+def _forecast(plan: Plan) -> dict[str, Any]:
+    spec = plan.spec
     documents = len(plan.audited) + (0 if plan.absent is None else len(plan.absent.units))
     n_with, n_without = plan.arms
     cost = bill(plan)
@@ -208,7 +212,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     costs, processes = costs_of(plan, own), None if spec.cluster else processes_here([plan], own)
     start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
     stages = {"start": start, **costs.stages(plan.runs, parts)}
-    copies, covered = copies_of(plan), coverage_of(plan)
+    copies, covered = copies_bound(plan), coverage_of(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -230,7 +234,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "opens": traits_of(plan.mechanism).opens,
         "coverage": {name: list(who) for name, who in covered.read_by.items()},
         "unread": list(covered.unread),
-        "certified_copies": 0 if copies is None else int(spec.decision_in_run.accepts(copies.bound).sum()),
+        "certified_copies": 0 if copies is None else int(spec.decision_in_run.accepts(copies.advantage).sum()),
         "before": known_before(plan),
         "proved": plan.proved,
         "promise": _promise(plan),
@@ -258,7 +262,6 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         "runs_for_margin": needed,
         "safe": safe,
         "useful": _useful(plan),
-        "notes": corpus_notes(spec, corpus),
     }
 
 

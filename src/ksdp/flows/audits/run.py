@@ -13,20 +13,22 @@ from typing import Any, TypeVar
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import KsdpError, StoreError
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import lent
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.looks import AGAIN, DRAWN
 from ksdp.flows.audits.audit import run_stages
-from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
+from ksdp.flows.audits.place import ANYWHERE, HERE, Place, chosen_place
 from ksdp.flows.audits.steps import Tally
 from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.stages import stage_names
-from ksdp.storage.findings import findings_whole, read_spec, report_whole
+from ksdp.storage.findings import findings_whole, report_whole
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
@@ -104,12 +106,15 @@ def one_at_a_time(
     return lock(store / "lock", busy=busy, waiting=None if busy else waiting or say)
 
 
-def run_audit(
-    spec: Spec, base: Path, store: Path, place: Place = ANYWHERE, appetite: Appetite | None = None
-) -> Summary:
+def run_audit(opened: Opened, store: Path, place: Place = ANYWHERE, appetite: Appetite | None = None) -> Summary:
     """Audit a corpus from start to report; interrupted, the same call resumes."""
     current().stage("prepare", 1)
-    return run_prepared([prepare(spec, base, store).held_to(appetite)], place)[0]
+    if opened.own and not place.here:
+        place = HERE
+    if opened.own and not place.here:
+        place = HERE
+    with lent(opened.own):
+        return run_prepared([prepare(opened, store).held_to(appetite)], place)[0]
 
 
 def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:
@@ -195,10 +200,10 @@ def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place 
     """
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
-    spec, summary = read_spec(folder), read_summary(folder)
-    explored = {"families": [], "names": list(statistics), "sees": spec.statistics.sees, "explored": True}
-    changed = {**spec.tables(), "statistics": explored, "certificate": None}
-    corpus = open_corpus(opened.corpus(summary.corpus))
-    plan = make_plan(Spec.model_validate(changed), corpus)
+    summary = read_summary(folder)
+    sees = summary.spec.statistics.sees
+    explored = {"families": [], "names": list(statistics), "sees": sees, "explored": True}
+    changed = Spec.model_validate({**summary.spec.tables(), "statistics": explored, "certificate": None})
+    plan = make_plan(Opened.of(changed, open_corpus(opened.corpus(summary.corpus))))
     prepared = prepare_stored(plan, opened.root, may_sample=False, after=audit)
     return run_prepared([prepared], place)[0]

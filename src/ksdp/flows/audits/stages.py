@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.certifying import certify, knows_all
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.learning.gain import FEW_ENTRIES
 from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.proofs import certify, knows_all
 from ksdp.audit.results.parts import Provenance, StoredValues
 from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
@@ -25,7 +25,9 @@ from ksdp.audit.screening.advice import draw_remedy, search_seconds
 from ksdp.audit.verdicts.effects import Effect
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import DRAWN, after_certificate
+from ksdp.audit.verdicts.verdict import ProvedBy
 from ksdp.dashboards.audits.report import render_report
+from ksdp.dashboards.audits.result import audit_result
 from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.ledger import record_finished
@@ -134,10 +136,9 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
         advance(part.shape[1])
 
     advantages = np.concatenate(await steps.each("certify", compute_pairs, calls, done), axis=1)
-    interim, level = tested.interim, spec.certificate_level
-    certificate = certify(advantages, interim.tests, plan.counted, level, len(plan.looks))
-    decided = after_certificate(interim, certificate.bound, spec.decision_in_run)
-    return replace(tested, interim=decided, certificate=certificate)
+    bound = certify(advantages, plan.counted, spec.certificate_level)
+    decided = after_certificate(tested.interim, bound.advantage, spec.decision_in_run)
+    return replace(tested, interim=decided, bounds=(*tested.bounds, bound))
 
 
 Wanted = tuple[AuditRef, int, int, str]
@@ -202,16 +203,15 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
 
 
 def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
-    paired, copies, everybody = tested.certificate, tested.copies, knows_all(tested.plan.mechanism)
-    bounds = [] if paired is None else [paired.bound]
-    bounds += [] if copies is None else [np.where(copies.count > 1, copies.bound, np.nan)]
-    if (promise := tested.plan.promise) is not None:
-        bounds.append(np.full(len(tested.interim.tests), promise.bound))
+    everybody = knows_all(tested.plan.mechanism)
+    bounds = [bound.advantage for bound in tested.bounds if bound.by not in (ProvedBy.DRAW, ProvedBy.COPIES)]
+    bounds += [np.where(b.copies > 1, b.advantage, np.nan) for b in tested.bounds if b.copies is not None]
     known = {"certified_bound": np.fmin.reduce(bounds)} if bounds else {}
-    if paired is not None:
-        known["knows_all"] = paired.mean
-    elif everybody is not None:
+    if everybody is not None:
         known["knows_all"] = np.full(len(tested.interim.tests), everybody)
+    for bound in tested.bounds:
+        if bound.pairs is not None:
+            known["knows_all"] = bound.pairs.mean(axis=1)
     return known
 
 
@@ -269,7 +269,7 @@ async def conclude(
         outlook = {"remedy": remedy, "seconds": search_seconds(entries)}
         write_outlook(store, plan.spec.hash, first.corpus, outlook)
     record_finished(store, first.audit)
-    write_report(folder, render_report(store, first.audit))
+    write_report(folder, render_report(audit_result(summary)))
     await steps.publish(store, summary)
     current().say(f"audit {first.audit} is finished: {folder / 'report.html'}")
     return summary

@@ -20,8 +20,7 @@ from ksdp.flows.interruption import interrupts_wait
 from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import load_private
-from ksdp.tasks.interrupts import interrupts_blocked
-from ksdp.tasks.local_workers import forked_from
+from ksdp.tasks.local_workers import forked_from, interrupts_blocked
 
 
 def run_in_process(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:

@@ -27,6 +27,7 @@ from prefect.states import Completed
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.appetite import Appetite
@@ -187,7 +188,7 @@ async def _attempt(store: str, schedule: Schedule, full: bool) -> _Attempted:
     seen = await asyncio.to_thread(due_audit, opened, schedule, full=full)
     if seen.spec is None:
         return _Attempted(seen, None)
-    plan = await asyncio.to_thread(make_plan, seen.spec, seen.corpus)
+    plan = await asyncio.to_thread(make_plan, Opened.of(seen.spec, seen.corpus))
     ready = await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True, part=not seen.full)
     ref = ready.held_to(seen.appetite).ref
     with ExitStack() as held:
@@ -289,7 +290,7 @@ def _findings(
         "sampled_runs": summary.sampled_runs,
         "cached_runs": summary.cached_runs,
     }
-    if (record := kept_record(store, audit_id)) is not None:
+    if (record := kept_record(store, summary)) is not None:
         line["appetite_missed"] = tuple(one.name for one in record.missed)
     if not summary.valid:  # its verdicts may not be used: what stood before stands
         return line, None

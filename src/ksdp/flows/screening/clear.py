@@ -23,8 +23,11 @@ from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.schema import opened
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import Bound, known_bounds
+from ksdp.audit.registry import lent
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.reviewing import exclusion_row
@@ -49,16 +52,16 @@ from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import DecisionSpec, Spec
 from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.multiplicity import wrong_share
-from ksdp.audit.verdicts.verdict import Verdict
+from ksdp.audit.verdicts.verdict import ProvedBy, Verdict
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_audit, run_prepared
 from ksdp.flows.interruption import current
-from ksdp.flows.prepare import Prepared, spec_corpus
+from ksdp.flows.prepare import Prepared
 from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import check_none_lost, find_attempt, proposing_audit, read_attempts, record_signed
+from ksdp.storage.audits.ledger import check_none_lost, read_ledger, record_signed
 from ksdp.storage.audits.screens import RoundVerdicts, page_path, write_left_out, write_page, write_screen
 from ksdp.storage.clearances import (
     check_sizes,
@@ -159,7 +162,7 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
         honest=held.entering,
         coalition=len(held.coalition),
         parties=1 + bool(len(held.honest)) + bool(len(held.coalition)),
-        every_size=spec.proved_by_draw or (plan.proved and plan.promise is not None and plan.promise.every_size),
+        every_size=any(bound.every_size for bound in _of_all(plan)),
     )
 
 
@@ -170,7 +173,9 @@ def _check_appetite(signing: Signing, grounds: Grounds, store: Store) -> None:
         keep_appetite(store, deciding, signing.appetite)
     asked = next(filter(None, (kept_appetite(store, audit) for audit in reversed(grounds.audits))), None)
     if asked is not None:
-        record = read_record(store, asked, deciding, set(grounds.listed) - set(grounds.excluded))
+        record = read_record(
+            store, asked, read_summary(store.audit(deciding)), set(grounds.listed) - set(grounds.excluded)
+        )
         if missed := "\n  ".join(one.sentence() for one in record.missed):
             raise ClearanceError("appetite", f"the risk appetite is not met, and nothing was signed.\n  {missed}")
 
@@ -239,35 +244,43 @@ def _at_low_fpr(rule: DecisionSpec) -> list[str]:
     return [] if low is None else [f"Who is clear has true positives below {low:g} at 1 % false ones, too."]
 
 
+def _of_all(plan: Plan) -> list[Bound]:
+    """Bounds that are proved of every document before any run, and within the margin."""
+    rule = plan.spec.decision_in_run
+    return [bound for bound in known_bounds(plan) if rule.accepts(bound.advantage).all()]
+
+
 def _certified(grounds: Grounds) -> list[str]:
-    count, spec = len(grounds.certified), grounds.plan.spec
+    """What the certified documents rest on: a bound of all of them, else paired runs, else copies."""
+    count, plan, spec = len(grounds.certified), grounds.plan, grounds.plan.spec
     if not count:
         return []
-    if spec.proved_by_draw:
-        return [
-            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
-            f"of any kind has an advantage above {spec.decision.margin:g} on who is held, as long as nobody "
+    first = f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): "
+    bound, margin = next(iter(_of_all(plan)), None), f"{spec.decision_in_run.margin:g}"
+    by = bound.by if bound is not None else ProvedBy.COPIES if spec.certificate is None else ProvedBy.PAIRS
+    if by == ProvedBy.DRAW:
+        rest = (
+            f"none of any kind has an advantage above {spec.decision.margin:g} on who is held, as long as nobody "
             "learns the draw."
-        ]
-    if (promise := grounds.plan.promise) is not None and grounds.plan.proved:
-        return [
-            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
-            f"noise is what the mechanism says, no attack of any kind has an advantage above {promise.bound:g} on "
-            f"them, whatever the attacker knows of the others. Whom one must trust: {promise.trust}."
-        ]
-    if spec.certificate is None:
-        return [
-            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
-            "of any kind that takes the others for random has an advantage above "
-            f"{spec.decision_in_run.margin:g} on them. "
+        )
+    elif by == ProvedBy.NOISE and bound is not None:
+        rest = (
+            "where the noise is what the mechanism says, no attack of any kind has an advantage above "
+            f"{bound.advantage.max():g} on them, whatever the attacker knows of the others. Whom one must trust: "
+            f"{bound.trust}."
+        )
+    elif by == ProvedBy.COPIES:
+        rest = (
+            f"none of any kind that takes the others for random has an advantage above {margin} on them. "
             "So many have the same content, and at most a run shows how many of these were in."
-        ]
-    return [
-        f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
-        f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
-        f"advantage above {spec.decision_in_run.margin:g} on them. The probability that any of these bounds is "
-        f"wrong is at most {spec.certificate_level:g}."
-    ]
+        )
+    else:
+        rest = (
+            "where the noise is what the mechanism says, no attack of any kind that takes the others for random "
+            f"has an advantage above {margin} on them. The probability that any of these bounds is wrong is at "
+            f"most {spec.certificate_level:g}."
+        )
+    return [first + rest]
 
 
 @dataclass(frozen=True)
@@ -290,19 +303,15 @@ DEFAULT_RULES = ClearRules()
 
 
 def audit_and_clear(
-    spec: Spec,
-    base: Path,
-    store: Path,
-    signing: Signing,
-    rules: ClearRules = DEFAULT_RULES,
-    place: Place = ANYWHERE,
+    opened: Opened, store: Path, signing: Signing, rules: ClearRules = DEFAULT_RULES, place: Place = ANYWHERE
 ) -> ScreenSummary:
     """Audit by a spec, unless the store has that audit, and `clear` it."""
     signing.check()
-    summary = run_audit(spec, base, store, place)
-    if not summary.valid:
-        raise InvalidAudit(f"the controls of audit {summary.audit} failed: {summary.controls.reason}.")
-    return clear(store, summary.audit, signing, rules, place)
+    with lent(opened.own):
+        summary = run_audit(opened, store, place)
+        if not summary.valid:
+            raise InvalidAudit(f"the controls of audit {summary.audit} failed: {summary.controls.reason}.")
+        return clear(store, summary.audit, signing, rules, place)
 
 
 def clear(
@@ -318,10 +327,10 @@ def clear(
     started = time.monotonic()
     signing.check()
     opened = Store.open(store, create=False)
-    decided = _decided(opened, proposing_audit(opened, audit))
+    decided = _decided(opened, read_ledger(opened).proposing(audit))
     chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)
     chosen = chosen if rules.only is None else chosen.only(rules.only)
-    plan = make_plan(decided.spec, open_corpus(opened.corpus(decided.summary.corpus)))
+    plan = make_plan(Opened.of(decided.spec, open_corpus(opened.corpus(decided.summary.corpus))))
     screened = _screened(opened, plan, decided, chosen, rules.rounds, place)
     grounds = _grounds(opened, plan.corpus, decided, chosen, screened)
     gain: tuple[str, ...] = ()
@@ -375,7 +384,7 @@ def forecast_clear(prepared: Prepared, place: Place, fewest: int) -> ClearForeca
         return ClearForecast(summary, (), 0, f"The audit is void: {summary.controls.reason}.")
     opened, counts = Store.open(Path(prepared.ref.store), create=False), summary.verdicts
     try:
-        decided = _decided(opened, proposing_audit(opened, summary.audit))
+        decided = _decided(opened, read_ledger(opened).proposing(summary.audit))
         chosen = _chosen(opened, decided, leave_out_waiting=True)
     except InputError:
         return ClearForecast(summary, (), 0, f"No document is clear: {counts.words}.")
@@ -482,7 +491,8 @@ def _decided(opened: Store, audit: str) -> _Decided:
         raise InputError(f"leaks were planted in audit {audit} to see whether they are found: it clears nothing.")
     if not spec.decides:
         raise InputError(f"audit {audit} explored statistics on runs that were seen before: it clears nothing.")
-    started = find_attempt(opened, audit)
+    ledger = read_ledger(opened)
+    started = ledger.attempt(audit)
     if started is None:  # it was written down before its first run
         raise StoreError(
             f"the ledger of the store does not name audit {audit}: lines of it are gone, and how often this was "
@@ -496,7 +506,7 @@ def _decided(opened: Store, audit: str) -> _Decided:
     if spec.statistics.sees == "final":
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     for newer in newer_audits(opened, audit):
-        if proposing_audit(opened, newer) != audit:
+        if ledger.proposing(newer) != audit:
             raise InputError(f"audit {newer} asked the same question later: decide there.")
     report = check_chain(opened.root)
     if not report.whole:
@@ -531,7 +541,7 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
 def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection, screened: Screened) -> Grounds:
     spec, seen, plan = decided.spec, decided.seen, screened.plan
     origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
-    attempts = read_attempts(opened, decided.question.content)
+    attempts = read_ledger(opened).attempts_at(decided.question.content)
     evidence = evidence_of(screened.summary, attempts)
     proved = [name for name in screened.listed if name not in chosen.accepted]
     every_attack = screened.verdicts.every_attack & {*proved}
@@ -595,26 +605,21 @@ def _wrong(plan: Plan, rows: pa.Table, tested: set[str]) -> str:
 
 
 def verify(
-    path: Path,
-    *,
-    now: datetime,
-    public_key: Ed25519PublicKey | None = None,
-    spec: Spec | None = None,
-    base: Path | None = None,
+    path: Path, *, now: datetime, public_key: Ed25519PublicKey | None = None, against: Opened | None = None
 ) -> dict[str, Any]:
     """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism."""
-    if spec is None:
+    if against is None:
         verified, ids = verify_clearance(path, now=now, public_key=public_key), None
     else:
-        corpus = spec_corpus(spec, base or Path())
-        ids, plan = corpus.ids, make_plan(spec, corpus)
+        corpus = against.corpus
+        ids, plan = corpus.ids, make_plan(against)
         verified = verify_clearance(
             path,
             now=now,
             public_key=public_key,
             corpus_hash=corpus.hash,
             mechanism=mechanism_identity(plan),
-            spec_hash=spec.binding,
+            spec_hash=against.spec.binding,
             opened=opened(plan.mechanism, corpus.features),
         )
         if verified.clearance.drawn is None:  # else the party's key decides who enters

@@ -10,6 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import Spec, parse_spec
@@ -17,7 +18,7 @@ from ksdp.dashboards.audits.sentences import meaning
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import advance, current, utc_now
-from ksdp.flows.prepare import prepare_stored, spec_corpus
+from ksdp.flows.prepare import open_spec, prepare_stored
 from ksdp.flows.screening.clear import Signing, clear
 from ksdp.storage.clearances import read_clearance
 
@@ -70,12 +71,13 @@ def run_demo(store: Path, place: Place = ANYWHERE) -> Demo:
     """Audit docstrings of numpy, scipy and pandas, each package a party and each docstring a document; sign."""
     specs = demo_specs()
     current().stage("prepare", len(specs))
-    corpora = {spec.corpus: spec_corpus(spec, Path.cwd()) for spec in specs}
-    for line in corpus_notes(specs[0], corpora[specs[0].corpus]):
+    corpora = {spec.corpus: open_spec(spec, Path.cwd()).corpus for spec in {s.corpus: s for s in specs}.values()}
+    opened = [Opened.of(spec, corpora[spec.corpus]) for spec in specs]
+    for line in corpus_notes(opened[0]):
         current().say(line)
     prepared = []
-    for spec in specs:
-        prepared.append(prepare_stored(make_plan(spec, corpora[spec.corpus]), store, may_sample=True))
+    for one in opened:
+        prepared.append(prepare_stored(make_plan(one), store, may_sample=True))
         advance(1)
     every, final, noise = run_prepared(prepared, place)
     clearance, public = (store / f"demo-{noise.audit}{ending}" for ending in (".clearance", ".pub"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
@@ -86,7 +87,7 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest:
     for number in range(1, rounds + 1):
         try:
             corpus, me = list_corpus(plan, listed)
-            next_plan = make_plan(list_spec(plan, len(listed), number, me), corpus)
+            next_plan = make_plan(Opened.of(list_spec(plan, len(listed), number, me), corpus))
             if unread := coverage_of(next_plan).unread:
                 raise SpecError(f"it could call nobody clear, as no tested statistic covers {', '.join(unread)}.")
             prepared = prepare_stored(next_plan, proposal.store.root, may_sample=True, asked=given)

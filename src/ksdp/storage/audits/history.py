@@ -15,8 +15,9 @@ from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.specs.own_names import mechanism_words
+from ksdp.audit.verdicts.verdict import ProvedBy as ProvedBy
 from ksdp.audit.verdicts.verdict import Verdict as Verdict
-from ksdp.storage.audits.ledger import deciding_audits, finished_audits, lost_audits, part_audits
+from ksdp.storage.audits.ledger import AuditLedger, lost_audits, read_ledger
 from ksdp.storage.codec import names_file, read_object
 from ksdp.storage.store import Store
 
@@ -33,7 +34,7 @@ def read_summary(folder: Path) -> Summary:
 def _places(store: Store) -> dict[str, int]:
     """Audits in the order in which they were finished: by the ledger, as a clock may have been set back since."""
     try:
-        return {audit: place for place, audit in enumerate(finished_audits(store))}
+        return {audit: place for place, audit in enumerate(read_ledger(store).finished)}
     except StoreError:  # damage of its own
         return {}
 
@@ -172,12 +173,12 @@ def signable_audits(store: Store) -> tuple[Brief, ...]:
     An exploration, a schedule's audit of changed documents alone, and a round of a screening are no such audits; a
     round that a clearance rests on is.
     """
-    return signable_among(store, read_history(store).audits)
+    return signable_among(read_ledger(store), read_history(store).audits)
 
 
-def signable_among(store: Store, audits: Sequence[Brief]) -> tuple[Brief, ...]:
+def signable_among(ledger: AuditLedger, audits: Sequence[Brief]) -> tuple[Brief, ...]:
     """`signable_audits` of a history that was read."""
-    parts, deciding = part_audits(store), deciding_audits(store)
+    parts, deciding = ledger.parts, ledger.deciding
     return tuple(
         entry for entry in audits if entry.decides and (entry.audit not in parts or entry.audit in deciding)
     )

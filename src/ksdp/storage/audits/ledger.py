@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,54 +40,74 @@ def record_signed(store: Store, digest: str, audits: Iterable[str]) -> bool:
     return _record(store, "signed", {"signed": digest, "audits": list(audits)})
 
 
-def signed_audits(store: Store) -> dict[str, tuple[str, ...]]:
-    """The audits that each signed clearance rests on, by the SHA-256 of what is signed."""
-    return {str(line["signed"]): tuple(line["audits"]) for line in _lines(store) if "signed" in line}
+@dataclass(frozen=True)
+class AuditLedger:
+    """The ledger of a store, as it was read."""
+
+    lines: tuple[Mapping[str, Any], ...]
+
+    @cached_property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """All audits as they were started, in that order."""
+        from ksdp.audit.screening.clearance import Attempt  # imports numpy
+
+        try:
+            return tuple(Attempt(**line) for line in self.lines if "question" in line)
+        except TypeError as error:
+            raise StoreError("the ledger of audits is damaged: a line is not one that was written.") from error
+
+    def attempts_at(self, question: str) -> tuple[Attempt, ...]:
+        """All audits of a question, in the order in which they were started."""
+        return tuple(attempt for attempt in self.attempts if attempt.question == question)
+
+    def attempt(self, audit: str) -> Attempt | None:
+        """An audit as it was started; None where the ledger does not name it."""
+        return next((attempt for attempt in self.attempts if attempt.audit == audit), None)
+
+    @cached_property
+    def questions(self) -> dict[str, AuditQuestion]:
+        """The question of every audit."""
+        from ksdp.audit.screening.clearance import AuditQuestion  # imports numpy
+
+        return {attempt.audit: AuditQuestion(attempt.question, attempt.file) for attempt in self.attempts}
+
+    def proposing(self, audit: str) -> str:
+        """The audit that proposed the list which this one audited by itself; else this one."""
+        from ksdp.audit.screening.clearance import proposed_by  # imports numpy
+
+        started = self.attempt(audit)
+        return (started and proposed_by(started.attempt)) or audit
+
+    @property
+    def started(self) -> set[str]:
+        """Every audit that was started."""
+        return {str(line["audit"]) for line in self.lines if "audit" in line}
+
+    @property
+    def finished(self) -> list[str]:
+        """Every audit that was finished, in that order, whatever the clock said."""
+        return [str(line["finished"]) for line in self.lines if "finished" in line]
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Audits that are one of several of an attempt: rounds of a screening, a schedule's changed rows."""
+        return frozenset(str(line["audit"]) for line in self.lines if line.get("part"))
+
+    @property
+    def signed(self) -> dict[str, tuple[str, ...]]:
+        """The audits that each signed clearance rests on, by the SHA-256 of what is signed."""
+        return {str(line["signed"]): tuple(line["audits"]) for line in self.lines if "signed" in line}
+
+    @property
+    def deciding(self) -> frozenset[str]:
+        """The last audit behind each signed clearance: an audit of exactly its list."""
+        return frozenset(audits[-1] for audits in self.signed.values() if audits)
 
 
-def deciding_audits(store: Store) -> frozenset[str]:
-    """The last audit behind each signed clearance: an audit of exactly its list."""
-    return frozenset(audits[-1] for audits in signed_audits(store).values() if audits)
-
-
-def part_audits(store: Store) -> frozenset[str]:
-    """Audits that are one of several of an attempt: rounds of a screening, a schedule's changed rows."""
-    return frozenset(str(line["audit"]) for line in _lines(store) if line.get("part"))
-
-
-def proposing_audit(store: Store, audit: str) -> str:
-    """The audit that proposed the list which this one audited by itself; this one, where it is no such audit."""
-    from ksdp.audit.screening.clearance import proposed_by  # imports numpy
-
-    started = find_attempt(store, audit)
-    return (started and proposed_by(started.attempt)) or audit
-
-
-def started_audits(store: Store) -> set[str]:
-    """Every audit that the ledger names."""
-    return set(_values(store, "audit"))
-
-
-def finished_audits(store: Store) -> list[str]:
-    """Every audit that was finished, in that order, whatever the clock said."""
-    return list(_values(store, "finished"))
-
-
-def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
-    """All audits of a question, in the order in which they were started."""
-    return tuple(attempt for attempt in _attempts(store) if attempt.question == question)
-
-
-def read_questions(store: Store) -> dict[str, AuditQuestion]:
-    """Return the question of every audit."""
-    from ksdp.audit.screening.clearance import AuditQuestion  # imports numpy
-
-    return {attempt.audit: AuditQuestion(attempt.question, attempt.file) for attempt in _attempts(store)}
-
-
-def find_attempt(store: Store, audit: str) -> Attempt | None:
-    """An audit as it was started; None where the ledger does not name it."""
-    return next((attempt for attempt in [*_attempts(store)] if attempt.audit == audit), None)
+def read_ledger(store: Store) -> AuditLedger:
+    """Read the ledger; empty where no audit was started."""
+    path = _file(store.root)
+    return _chained(read_stored(path)) if path.exists() else AuditLedger(())
 
 
 def lost_audits(store: Store) -> dict[str, str]:
@@ -95,7 +115,7 @@ def lost_audits(store: Store) -> dict[str, str]:
 
     The ledger names them, or the checksums of their folder do.
     """
-    finished = set(finished_audits(store))
+    finished = set(read_ledger(store).finished)
     folders = (sums.parent for sums in store.root.glob(f"audits/*/{SUMS}"))
     finished |= {folder.name for folder in folders if names_file(folder / "audit.json")}
     return {
@@ -108,8 +128,9 @@ def lost_audits(store: Store) -> dict[str, str]:
 
 def copy_attempts(source: Store, target: Store, question: str) -> None:
     """Record all audits of a question in another store as well, the finished ones as finished."""
-    finished = set(finished_audits(source))
-    for attempt in read_attempts(source, question):
+    ledger = read_ledger(source)
+    finished = set(ledger.finished)
+    for attempt in ledger.attempts_at(question):
         record_attempt(target, attempt)
         if attempt.audit in finished:
             record_finished(target, attempt.audit)
@@ -133,32 +154,12 @@ def _record(store: Store, name: str, content: Mapping[str, Any]) -> bool:
     return True
 
 
-def _values(store: Store, name: str) -> Iterator[str]:
-    return (str(line[name]) for line in _lines(store) if name in line)
-
-
-def _attempts(store: Store) -> Iterator[Attempt]:
-    from ksdp.audit.screening.clearance import Attempt  # imports numpy
-
-    for line in _lines(store):
-        if "question" in line:
-            try:
-                yield Attempt(**line)
-            except TypeError as error:
-                raise StoreError("the ledger of audits is damaged: a line is not one that was written.") from error
-
-
-def _lines(store: Store) -> tuple[dict[str, Any], ...]:
-    path = _file(store.root)
-    return _chained(read_stored(path)) if path.exists() else ()
-
-
 @lru_cache(maxsize=2)
-def _chained(content: bytes) -> tuple[dict[str, Any], ...]:
+def _chained(content: bytes) -> AuditLedger:
     lines, broken = read_chain(content)
     if broken is not None:
         raise StoreError(f"the ledger of audits is damaged: line {broken} is not one that was written.")
-    return tuple(lines)
+    return AuditLedger(tuple(lines))
 
 
 def _file(root: Path) -> Path:

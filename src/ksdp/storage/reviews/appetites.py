@@ -17,7 +17,7 @@ from ksdp.audit.results.appetite import AppetiteRecord as AppetiteRecord
 from ksdp.audit.reviewing import Decision
 from ksdp.audit.specs.models import Spec, validated
 from ksdp.audit.verdicts.verdict import Proof
-from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.history import Summary
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.readers.files import read_toml
@@ -59,17 +59,17 @@ def keep_appetite(store: Store, audit: str, appetite: Appetite) -> bool:
     return kept is None
 
 
-def kept_record(store: Store, audit: str) -> AppetiteRecord | None:
+def kept_record(store: Store, summary: Summary) -> AppetiteRecord | None:
     """A finished audit held to the appetite that is kept with it; None where none is."""
-    appetite = kept_appetite(store, audit)
-    return None if appetite is None else read_record(store, appetite, audit)
+    appetite = kept_appetite(store, summary.audit)
+    return None if appetite is None else read_record(store, appetite, summary)
 
 
 def read_record(
-    store: Store, appetite: Appetite, audit: str, entering: Collection[str] | None = None
+    store: Store, appetite: Appetite, summary: Summary, entering: Collection[str] | None = None
 ) -> AppetiteRecord:
     """Hold a finished audit to an appetite, with what people decided."""
-    summary, file = read_summary(store.audit(audit)), store.audit(audit) / "verdicts.parquet"
+    audit, file = summary.audit, store.audit(summary.audit) / "verdicts.parquet"
     names, criteria = _measured(store, audit, file.stat().st_mtime_ns if file.is_file() else 0)
     verdict = criteria.verdict.copy()
     decided = states(store, audit) if summary.valid else {}

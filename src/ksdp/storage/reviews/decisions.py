@@ -14,12 +14,13 @@ from ksdp.audit.reviewing import WITHOUT_AUDIT, CorpusUnits, check_proposal, fol
 from ksdp.audit.reviewing import Decision as Decision
 from ksdp.audit.reviewing import Entry as Entry
 from ksdp.audit.reviewing import Proposal as Proposal
+from ksdp.audit.reviewing import StaleDecision as StaleDecision
 from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import visible as visible
 from ksdp.audit.screening.clearance import list_attempt
-from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_among, signable_audits
-from ksdp.storage.audits.ledger import find_attempt, read_attempts, read_questions
+from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_among
+from ksdp.storage.audits.ledger import AuditLedger, read_ledger
 from ksdp.storage.audits.queries import Findings, proved_sensitive
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.locks import shared_lock
@@ -60,7 +61,8 @@ def audits_by_question(store: Store) -> list[tuple[Brief, list[Brief]]]:
 
     One that the ledger does not name stands alone.
     """
-    questions, entries, newest = read_questions(store), signable_audits(store), list[Brief]()
+    ledger, newest = read_ledger(store), list[Brief]()
+    questions, entries = ledger.questions, signable_among(ledger, read_history(store).audits)
 
     def same(one: Brief, other: Brief) -> bool:
         first, second = questions.get(one.audit), questions.get(other.audit)
@@ -79,19 +81,19 @@ def newest_audits(store: Store) -> list[Brief]:
 
 def newer_audits(store: Store, audit: str) -> list[str]:
     """Valid audits finished later that ask the same question and can be signed, newest first."""
-    return lineage(store, audit)[0]
-
-
-def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
-    """Audits of the same question, newest first: the newer ones, the older ones."""
     read_summary(store.audit(audit))
-    questions = read_questions(store)
+    return lineage(store, audit, read_ledger(store))[0]
+
+
+def lineage(store: Store, audit: str, ledger: AuditLedger) -> tuple[list[str], list[str]]:
+    """Audits of the same question, newest first: the newer ones, the older ones."""
+    questions = ledger.questions
     mine = questions.get(audit)
     alike = {audit} | {name for name, question in questions.items() if mine and mine.same(question)}
     history = read_history(store).audits
     for name in set(store.audits()) & alike - {entry.audit for entry in history}:
         read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
-    signable = {entry.audit for entry in signable_among(store, history) if entry.valid} | {audit}
+    signable = {entry.audit for entry in signable_among(ledger, history) if entry.valid} | {audit}
     order = [entry.audit for entry in history if entry.audit in alike & signable]
     place = order.index(audit)
     return order[:place], order[place + 1 :]
@@ -284,10 +286,10 @@ def head(store: Store) -> LogHead:
 def _states(
     store: Store, log: ReviewLog, audit: str, documents: Sequence[str] | None, four_eyes: bool
 ) -> dict[str, State]:
-    newer, older = lineage(store, audit)
-    summary = read_summary(store.audit(audit))
+    summary, ledger = read_summary(store.audit(audit)), read_ledger(store)
+    newer, older = lineage(store, audit, ledger)
     units = units_of(summary)
-    proved = _proved_elsewhere(store, summary)
+    proved = _proved_elsewhere(store, summary, ledger)
     written = log.about(units, documents)
     groups = _excluded_with_group(store, log, units, four_eyes)
     if documents is None:
@@ -313,9 +315,9 @@ def _states(
     return states_found
 
 
-def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
-    attempt = find_attempt(store, summary.audit)
-    attempts = () if attempt is None else read_attempts(store, attempt.question)
+def _proved_elsewhere(store: Store, summary: Summary, ledger: AuditLedger) -> dict[str, str]:
+    attempt = ledger.attempt(summary.audit)
+    attempts = () if attempt is None else ledger.attempts_at(attempt.question)
     own = {list_attempt(summary.audit), "" if attempt is None else attempt.attempt}
     others = [
         other for other in attempts if other.audit != summary.audit and not (other.part and other.attempt in own)

@@ -17,6 +17,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
 from ksdp.audit.mechanisms.pem.noise import log_law
 from ksdp.audit.mechanisms.schema import recorded
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.runs import measure, sample
@@ -122,7 +123,7 @@ def test_an_audit_finds_more_where_epsilon_is_larger(name: str, parameters: dict
             "design": {"party_size": 20, "with_runs": 25},
             "statistics": {"families": []},
         }
-        plan = make_plan(parse_spec(spec), corpus)
+        plan = make_plan(Opened.of(parse_spec(spec), corpus))
         block = Block(0, 0, plan.design.runs)
         measured = measure(plan, block, sample(plan, block), plan.statistics)
         bits = measured.inclusion[:90]

@@ -14,6 +14,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.schema import final_output, recorded, released
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.runs import database_of, lane_documents
@@ -148,7 +149,7 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
     documents = Corpus(matrix(), np.array([f"d{i}" for i in range(40)]))
     asked = {"corpus": {"path": "x"}, "design": {"party_size": 10}}
     inner = {"mechanism": "pd-nmf", "noise": 1, "parameters": {"rank": 3}}
-    plan = make_plan(parse_spec(asked | {"mechanism": {"name": "noisy"} | inner}), documents)
+    plan = make_plan(Opened.of(parse_spec(asked | {"mechanism": {"name": "noisy"} | inner}), documents))
     written = plan.runs_identity["parameters"]
     assert written["parameters"]["sweeps"] == 20
     assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 1, 1.0)
@@ -163,7 +164,7 @@ def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
     documents = Corpus(matrix(), np.array([f"d{i}" for i in range(40)]))
     mechanism = {"name": "noisy", "mechanism": name, "noise": noise, "parameters": {"rank": 3}}
     asked = {"corpus": {"path": "x"}, "mechanism": mechanism, "design": {"party_size": 10}}
-    plan = make_plan(parse_spec(asked), documents)
+    plan = make_plan(Opened.of(parse_spec(asked), documents))
     assert len(plan.statistics) >= 5
     seen = plan.mechanism.run(database_of(plan, 0, 0), np.random.default_rng(0))
     for statistic in plan.statistics:

@@ -13,6 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, coverage_of, telling_numbers, unblurred
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
@@ -34,7 +35,7 @@ def plan_of(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1, 
     corpus = Corpus(matrix, np.array([f"d{i}" for i in range(matrix.shape[0])]))
     design = {"party_size": size, "with_runs": 20}
     tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "decision": {"margin": margin}}
-    return make_plan(parse_spec(tables | {"mechanism": mechanism}), corpus)
+    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism}), corpus))
 
 
 def counted(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1) -> int:

@@ -11,6 +11,7 @@ from scipy.stats import ks_2samp, spearmanr
 from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import coverage_of
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import lane_documents, stacked
@@ -29,7 +30,7 @@ def plan_of(mechanism: dict, groups: int = GROUPS, **sections: dict) -> Plan:
     corpus = Corpus(canonical(sp.csr_array(rows)), ids, group=names)
     design = {"unit": "group", "party_size": 0.5, "with_runs": 20}
     tables = {"seed": 1, "corpus": {"path": "x", "group": "g"}, "design": design, "mechanism": mechanism}
-    return make_plan(parse_spec(tables | sections), corpus)
+    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
 
 
 def distances(plan: Plan, name: str, runs: int) -> np.ndarray:

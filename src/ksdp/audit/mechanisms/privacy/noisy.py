@@ -49,7 +49,7 @@ class Noisy:
     are, of either sign.
 
     This is measured privacy, not differential privacy: the noise is not calibrated to what one document can
-    change. Its density is known, so paired runs bound every attack (`ksdp.audit.certifying`).
+    change. Its density is known, so paired runs bound every attack (`ksdp.audit.proofs`).
 
     Parameters
     ----------

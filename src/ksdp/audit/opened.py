@@ -1,18 +1,22 @@
-"""An audit as one named party sees it: whose documents are drawn, and what stands beside them."""
+"""A spec that was opened: its mechanism, its corpus, and who holds which documents."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.corpus.groups import Units, make_units, unit_count
-from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.corpus.matrix import Corpus, require_nonnegative
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import lent, mechanism_of
 from ksdp.audit.specs.design import as_rows
 from ksdp.audit.specs.models import PartiesSpec, Spec
 
@@ -52,6 +56,30 @@ class Holdings:
     def entering(self) -> int:
         """Units of honest parties in a run."""
         return (len(self.honest) + 1) // 2 if self.drawn else len(self.honest)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A spec with what it names: read once, and handed on."""
+
+    spec: Spec
+    corpus: Corpus
+    mechanism: Mechanism
+    holdings: Holdings
+    """The units that each side holds."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Mechanisms and statistics that only this process has, by the names that the spec has for them."""
+
+    @classmethod
+    def of(cls, spec: Spec, corpus: Corpus, own: Mapping[str, Any] | None = None) -> Opened:
+        """Find the mechanism, and derive who holds which units; refuse what does not fit."""
+        with lent(own or {}):
+            mechanism = mechanism_of(spec.mechanism)
+        if is_own(mechanism):
+            spec = spec.model_copy(update={"store": spec.store.model_copy(update={"precision": "float64"})})
+        if traits_of(mechanism).nonnegative:
+            require_nonnegative(corpus.matrix)
+        return cls(spec, corpus, mechanism, holdings_of(spec, corpus), own or {})
 
 
 def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ksdp.audit.certifying import certify, knows_all, paired_advantages
 from ksdp.audit.contract import guarantee_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import certify, knows_all, paired_advantages
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.runs import measure, sample, stacked
@@ -31,7 +32,7 @@ def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **c
     noisy |= {} if scale is None else {"scale": scale}
     design = {"party_size": 30, "with_runs": 150, "sampling": changes.pop("sampling", "fixed")}
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy, "design": design}
-    return make_plan(parse_spec(tables | changes), corpus)
+    return make_plan(Opened.of(parse_spec(tables | changes), corpus))
 
 
 @pytest.mark.validity
@@ -41,17 +42,16 @@ def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus)
     measured = measure(plan, block, sample(plan, block), plan.statistics)
     tests = compare_arms(measured.values, measured.inclusion)[: len(plan.audited)]
     pairs = paired_advantages(plan, 0, 6)
-    found = certify(pairs, tests, len(tests), 0.05)
+    found = certify(pairs, len(tests), 0.05)
     flat = tests.distance.ravel()
     low = distance_band(flat, tests.n_with.ravel(), tests.n_without.ravel(), 0.05 / flat.size)[0]
-    assert (found.bound[:, None] >= low.reshape(len(tests), -1)).all()
-    assert not found.contradicted.any()
-    np.testing.assert_array_equal(found.mean, pairs.mean(axis=1))
-    np.testing.assert_array_equal(found.bound, certified_bound(pairs, 0.05, len(tests)))
+    assert (found.advantage[:, None] >= low.reshape(len(tests), -1)).all()
+    assert not found.contradicted(tests, len(tests), 1).any()
+    np.testing.assert_array_equal(found.advantage, certified_bound(pairs, 0.05, len(tests)))
     # Noise of a hundredth of what it says: the measured distances stay, and the bound does not hold.
     many = np.tile(pairs / 100, 40)
-    wrong = certify(many, replace(tests, distance=np.full_like(tests.distance, 0.9)), len(tests), 0.05)
-    assert wrong.contradicted.all()
+    far = replace(tests, distance=np.full_like(tests.distance, 0.9))
+    assert certify(many, len(tests), 0.05).contradicted(far, len(tests), 1).all()
 
 
 def test_a_pair_is_two_databases_that_differ_in_one_unit_whichever_it_is_in(corpus: Corpus) -> None:
@@ -94,7 +94,7 @@ def test_where_noise_is_announced_round_by_round_the_likelihood_ratio_bounds_eve
     rounds = {"hardt-roth": {"iterations": 1}, "dp-nmf": {"sweeps": 1}}[name]
     parameters = {"name": name, "rank": 1, "epsilon": 2.0, "delta": 0.01} | rounds
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": parameters, "certificate": {"pairs": 2}}
-    plan = make_plan(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 20}}), corpus)
+    plan = make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 20}}), corpus))
     base, other = (stacked(plan, np.arange(first, first + 30)) for first in (0, 1))
     mechanism = plan.mechanism
     told = mechanism.transcript(base, np.random.default_rng(0))

@@ -1,20 +1,20 @@
-"""Pairs of runs that differ in one document only: what a certificate is made of (`verdicts.certificates`).
+"""Bounds on every attack: what a secret draw, noise, copies and paired runs prove of each document.
 
-Pair r begins with a base: a database drawn as the design draws one. For a document in it, the base is the run
-with the document, and the other run has somebody else in its place; for a document that is not, the base is the
-run without, and the other has the document in the place of somebody. Both are couplings of the document's two
-arms, and so is a toss between them. All documents share the bases, so that each costs one run a pair.
+Paired runs differ in one document only (`verdicts.certificates`). Pair r begins with a base: a database drawn as
+the design draws one. For a document in it, the base is the run with the document, and the other run has somebody
+else in its place; for a document that is not, the base is the run without, and the other has the document in the
+place of somebody. Both are couplings of the document's two arms, and so is a toss between them. All documents
+share the bases, so that each costs one run a pair.
 
-Documents that have copies: who is clear against every attack because no run shows which of the copies was in.
-
-The bound (`verdicts.certificates`) needs no run. It holds where a mechanism announces the same whichever order
-documents stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and
-the literal one. Documents are copies where they are the same, bit for bit, in what the mechanism is handed: after
-levers and weighting. Copies that other parties hold do not count.
+Where documents are copies, no run shows which of them was in. That bound needs no run. It holds where a mechanism
+announces the same whichever order documents stand in (`order_free`), and where all copies are as likely to be in
+as each other: the shared design and the literal one. Documents are copies where they are the same, bit for bit,
+in what the mechanism is handed: after levers and weighting. Copies that other parties hold do not count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,26 +33,61 @@ from ksdp.audit.specs.design import Literal, Shared
 from ksdp.audit.verdicts.certificates import CountLaws, certified_bound, count_laws, count_laws_independent
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.margins import distance_band
+from ksdp.audit.verdicts.verdict import ProvedBy
 
 # A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
 _CONTRADICTION = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
-    """Bounds that paired runs prove for each audited document, in the order of the plan."""
+class Bound:
+    """A bound on the advantage of every attack on each audited document, in the order of the plan."""
 
-    pairs: int
-    level: float
-    """All bounds hold together but with this probability."""
-    bound: Floats
-    """Bound of the advantage of every attack, shape (n_documents,)."""
-    mean: Floats
-    """Over the pairs: what somebody gets who knows all other documents, on average over databases."""
-    largest: Floats
-    """Largest advantage of any pair."""
-    contradicted: NDArray[np.bool_]
-    """Measured to be above what was proved to be a bound: the noise is not what the mechanism says."""
+    by: ProvedBy
+    advantage: Floats
+    """Shape (n_documents,); 1 where nothing is proved."""
+    trust: str
+    """What has to be so for the bound to hold."""
+    any_knowledge: bool
+    """Whether it also holds for somebody who knows all other documents of a run."""
+    every_size: bool = False
+    """Whether it is the same for parties of any size."""
+    level: float = 0.0
+    """Probability that any of the bounds is wrong."""
+    copies: Ints | None = None
+    """Documents of the content of each that may be in a run, itself included, if copies prove it."""
+    pairs: Floats | None = None
+    """Advantages of pairs of runs, shape (n_documents, n_pairs), if these prove it."""
+
+    def contradicted(self, tested: ArmTests, documents: int, looks: int) -> NDArray[np.bool_]:
+        """Return which documents were measured to be above their bound: then `trust` is misplaced."""
+        if self.pairs is None:
+            return above_bound(tested, self.advantage, documents, looks)
+        # Both sides at a level of their own, so strict that only a wrong law of the noise gets here.
+        sure = certified_bound(self.pairs, _CONTRADICTION / 2, documents)
+        return above_bound(tested, sure, documents, looks, _CONTRADICTION / 2)
+
+
+def known_bounds(plan: Plan) -> tuple[Bound, ...]:
+    """Return all that is proved before any run, the strongest kind first."""
+    audited = len(plan.audited)
+    bounds = []
+    if plan.spec.proved_by_draw:
+        bounds.append(
+            Bound(ProvedBy.DRAW, np.ones(audited), "nobody learns the draw", any_knowledge=True, every_size=True)
+        )
+    if (promise := plan.promise) is not None:
+        every = np.full(audited, promise.bound)
+        bounds.append(
+            Bound(ProvedBy.NOISE, every, promise.trust, any_knowledge=True, every_size=promise.every_size)
+        )
+    copies = copies_bound(plan)
+    return tuple(bounds if copies is None else [*bounds, copies])
+
+
+def least_bound(bounds: Sequence[Bound], documents: int) -> Floats:
+    """The least of some bounds on each document; 1 where none is."""
+    return np.asarray(np.minimum.reduce([np.ones(documents), *(bound.advantage for bound in bounds)]))
 
 
 def check_certifiable(mechanism: Mechanism, design: object, features: int) -> None:
@@ -109,17 +144,11 @@ def _exchanged(
     return np.sort(changed)
 
 
-def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, looks: int = 1) -> Certificate:
-    """Bounds of every document, and which of them what was measured contradicts."""
-    # Both sides at a level of their own, so strict that only a wrong law of the noise gets here.
-    sure = certified_bound(advantages, _CONTRADICTION / 2, documents)
-    return Certificate(
-        pairs=advantages.shape[1],
-        level=level,
-        bound=certified_bound(advantages, level, documents),
-        mean=advantages.mean(axis=1),
-        largest=advantages.max(axis=1),
-        contradicted=above_bound(tested, sure, documents, looks, _CONTRADICTION / 2),
+def certify(advantages: Floats, documents: int, level: float) -> Bound:
+    """Bound every document by the advantages of pairs of runs, shape (n_documents, n_pairs)."""
+    bound = certified_bound(advantages, level, documents)
+    return Bound(
+        ProvedBy.PAIRS, bound, "the noise is what the mechanism says", False, level=level, pairs=advantages
     )
 
 
@@ -132,18 +161,8 @@ def above_bound(
     return np.asarray(low.max(axis=1) > bound)
 
 
-@dataclass(frozen=True, eq=False)
-class Copies:
-    """Number of copies of each audited document, in the order of the plan, and the bound that follows."""
-
-    count: Ints
-    """Documents of its content that may be in a run, itself included."""
-    bound: Floats
-    """Bound of the advantage of every attack; 1 where there is no copy."""
-
-
-def copies_of(plan: Plan) -> Copies | None:
-    """Copies and what they prove; None where they prove nothing of anybody.
+def copies_bound(plan: Plan) -> Bound | None:
+    """What having copies proves; None where it proves nothing of anybody.
 
     Groups have no copies here: a group's documents would all have to be another's.
     """
@@ -159,13 +178,8 @@ def copies_of(plan: Plan) -> Copies | None:
     count = several[content][np.searchsorted(design.pool, plan.audited)]
     different, places = np.unique(count, return_inverse=True)
     bounds = np.array([_laws(int(copies), design).told for copies in different])
-    return Copies(count.astype(np.int64), bounds[places])
-
-
-def proved_bound(plan: Plan, copies: Copies | None) -> Floats:
-    """Bound of every attack on each audited document that is proved before any run; 1 where none is."""
-    bound = np.full(len(plan.audited), 1.0 if plan.promise is None else plan.promise.bound)
-    return bound if copies is None else np.minimum(bound, copies.bound)
+    trust = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
+    return Bound(ProvedBy.COPIES, bounds[places], trust, any_knowledge=False, copies=count.astype(np.int64))
 
 
 def _laws(copies: int, design: Shared | Literal) -> CountLaws:

@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp, norm
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.party_view import size_base
+from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import database_of
@@ -37,7 +37,7 @@ def spec(**parties: str) -> Spec:
 
 
 def plan(named: Corpus, **parties: str) -> Plan:
-    return make_plan(spec(**parties), named)
+    return make_plan(Opened.of(spec(**parties), named))
 
 
 def test_databases_are_drawn_from_the_party_and_the_others_stand_beside_them(named: Corpus) -> None:
@@ -74,13 +74,13 @@ def test_refuses(named: Corpus, corpus: Corpus) -> None:
     tables = spec(me="ada").model_dump(mode="json")
     tables["design"]["unit"] = "group"
     with pytest.raises(SpecError, match="two parties"):
-        make_plan(Spec.model_validate(tables), groups)
+        make_plan(Opened.of(Spec.model_validate(tables), groups))
 
 
 def test_of_the_others_those_stand_beside_whom_their_draws_let_in(named: Corpus) -> None:
     tables = spec(me="ada").model_dump(mode="json")
     tables["corpus"]["levers"]["drawn"] = 0.25
-    found = make_plan(parse_spec(tables), named)
+    found = make_plan(Opened.of(parse_spec(tables), named))
     others = np.flatnonzero(named.party != "ada")
     assert len(found.holdings.honest) == len(others) // 4
     assert set(found.holdings.honest) < set(others)
@@ -91,7 +91,7 @@ def test_who_is_not_let_in_is_not_taken_for_one_s_own(named: Corpus) -> None:
     """What filters expect of databases is made of the party's documents and of the others' that enter."""
     tables = spec(me="ada").model_dump(mode="json")
     tables["corpus"]["levers"]["drawn"] = 0.25
-    found = make_plan(parse_spec(tables), named)
+    found = make_plan(Opened.of(parse_spec(tables), named))
     mine = np.flatnonzero(named.party == "ada")
     assert found.holdings.victim.tolist() == mine.tolist()
     assert (found.pool.drawn != named.matrix[mine]).nnz == 0
@@ -102,17 +102,19 @@ def test_who_is_not_let_in_is_not_taken_for_one_s_own(named: Corpus) -> None:
 def test_runs_with_fewer_others_are_not_those_with_all(named: Corpus) -> None:
     whole, drawn = spec(me="ada").model_dump(mode="json"), spec(me="ada").model_dump(mode="json")
     drawn["corpus"]["levers"]["drawn"] = 0.25
-    keys = [make_plan(parse_spec(tables), named).runs_identity for tables in (whole, drawn)]
+    keys = [make_plan(Opened.of(parse_spec(tables), named)).runs_identity for tables in (whole, drawn)]
     assert keys[0] != keys[1]
     for tables in (whole, drawn):  # without a name sizes say who is in
         tables["parties"] = {}
-    keys = [make_plan(parse_spec(tables), named).runs_identity for tables in (whole, drawn)]
+    keys = [make_plan(Opened.of(parse_spec(tables), named)).runs_identity for tables in (whole, drawn)]
     assert keys[0] == keys[1]
 
 
 def pooled(corpus: Corpus, size: float | int | None, design: dict[str, Any], **parties: Any) -> Plan:
     tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "parties": parties}
-    return make_plan(parse_spec(tables | {"design": design | ({} if size is None else {"pool": size})}), corpus)
+    return make_plan(
+        Opened.of(parse_spec(tables | {"design": design | ({} if size is None else {"pool": size})}), corpus)
+    )
 
 
 def test_a_pool_is_a_part_that_databases_are_drawn_from_and_whose_documents_are_audited(named: Corpus) -> None:
