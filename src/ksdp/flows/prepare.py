@@ -68,6 +68,7 @@ def audit_id(plan: Plan, code: str | None) -> str:
 
 def open_spec(spec: Spec, base: Path) -> Opened:
     """Read what a spec names: its corpus, and runs that were made elsewhere, which this process alone has."""
+    current().stage("prepare", 1)
     if spec.mechanism.name != RECORDED:
         nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
         return Opened.of(spec, load_corpus(spec.corpus, base, nonnegative=nonnegative))

@@ -320,7 +320,6 @@ def run_approval(
 ) -> ScreenSummary:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`."""
     signing.check()
-    current().stage("prepare", 1)
     prepared = prepare(opened, store)
     root = Path(prepared.ref.store)
     with prefect_server(Store(root).prefect) as server:

@@ -108,7 +108,6 @@ def one_at_a_time(
 
 def run_audit(opened: Opened, store: Path, place: Place = ANYWHERE, appetite: Appetite | None = None) -> Summary:
     """Audit a corpus from start to report; interrupted, the same call resumes."""
-    current().stage("prepare", 1)
     if opened.own and not place.here:
         place = HERE
     if opened.own and not place.here:
