@@ -138,7 +138,7 @@ def application(command: str | None = None) -> typer.Typer:
 
 
 def _commands_of_extras() -> dict[str, str]:
-    """Those that other packages bring, by the entry points `ksdp.commands`."""
+    """Add the commands of other packages, by the entry points `ksdp.commands`."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group="ksdp.commands")}

@@ -1,1 +1,1 @@
-"""What `import ksdp` offers: the names in `ksdp.__all__`, without a server."""
+"""Public names of `import ksdp`, without a server."""

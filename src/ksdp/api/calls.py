@@ -309,7 +309,7 @@ def load(store: str | Path, audit: str = "latest") -> Audit:
 
 
 class Advised(dict[str, Any]):
-    """What a search over the levers found, as `ksdp advise --json` prints it; shown, it is words."""
+    """Advice of a search over the levers, as `ksdp advise --json` prints it. It is shown in words."""
 
     _kept: Any = None
 

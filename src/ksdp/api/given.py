@@ -1,4 +1,4 @@
-"""What a Python program gives as a mechanism or a statistic: functions, estimators, objects, recorded runs."""
+"""Mechanisms and statistics of a Python program: functions, estimators, objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python call returns: an audit's tables, its pictures, its page; a forecast."""
+"""Results of Python calls: an audit's tables, its pictures, its page; a forecast."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Audit:
     _objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Mechanisms and statistics that only this process has."""
     _given: type = field(default=object, repr=False)
-    """What the data were."""
+    """Type of the data."""
 
     @property
     def id(self) -> str:
@@ -296,7 +296,7 @@ class Audit:
         return "\n".join([first, *(f"next    {re.sub('[“”]', '`', step)}" for step in self._next())])
 
     def _next(self) -> list[str]:
-        """What the command says to do next."""
+        """Next steps, as the command prints them."""
         from ksdp.dashboards.audits.result import audit_result
         from ksdp.dashboards.audits.sentences import steps_of
 
@@ -309,7 +309,7 @@ class Audit:
 
 
 class Forecast(dict[str, Any]):
-    """What an audit will take and what it can find, as `ksdp plan --json` prints it; shown, it is words."""
+    """Forecast of an audit: its costs and its power, as `ksdp plan --json` prints them. It is shown in words."""
 
     def __repr__(self) -> str:
         from ksdp.flows.audits.forecast import forecast_words

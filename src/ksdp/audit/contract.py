@@ -24,7 +24,7 @@ Equations = Callable[..., tuple[object, object]]
 
 It is given what a run released, the pool of its databases, and the variance of what `noisy` added."""
 OPENS = ("every round", "final")
-"""What a run may show its parties: what every round announces, or its final output alone."""
+"""Views of a party: all that every round announces, or the final output alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What can go wrong, as types.
+"""Errors, as types.
 
 ::
 
@@ -51,11 +51,11 @@ class StoreError(KsdpError):
 
 
 class NotFound(InputError, StoreError):
-    """What a person named is not in the store."""
+    """The store does not hold the thing that a person named."""
 
 
 class DamagedFile(StoreError):
-    """What is stored is not what was written, or was lost: never the same as what was never there."""
+    """A stored file was changed or lost. This is never the same as a file that was never there."""
 
 
 class DamagedBlock(DamagedFile):
@@ -63,7 +63,7 @@ class DamagedBlock(DamagedFile):
 
 
 class Unreachable(StoreError):
-    """What is kept at a URL cannot be read or written now: its server does not answer, or refuses."""
+    """A file at a URL cannot be read or written now: its server does not answer, or refuses."""
 
 
 class ClearanceError(KsdpError):

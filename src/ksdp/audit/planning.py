@@ -97,7 +97,7 @@ def make_plan(opened: Opened) -> Plan:
 
 
 def _pool(corpus: Corpus, held: Holdings, mechanism: Mechanism, planted: Sequence[ArrayLeak]) -> Pool:
-    """What databases are made of: some of the victim's units, and all or half of those of others."""
+    """Describe the databases: some of the victim's units, and all or half of those of others."""
     units = held.units
     mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
     share = held.size / max(len(mine), 1)
@@ -298,7 +298,7 @@ def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence |
 
 
 def _absent(spec: Spec, held: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
-    """Those of the audited units that are proved; where all are, the least exposed one is measured too."""
+    """Audited units that absence proves sensitive; if these are all, the least exposed one is measured too."""
     margin = spec.decision_in_run.margin
     applies = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
     bounds = absence_of(spec, held, seen) if applies else None

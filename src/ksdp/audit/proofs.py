@@ -47,7 +47,7 @@ class Bound:
     advantage: Floats
     """Shape (n_documents,); 1 where nothing is proved."""
     trust: str
-    """What has to be so for the bound to hold."""
+    """Assumption of the bound."""
     any_knowledge: bool
     """Whether it also holds for somebody who knows all other documents of a run."""
     every_size: bool = False
@@ -162,7 +162,7 @@ def above_bound(
 
 
 def copies_bound(plan: Plan) -> Bound | None:
-    """What having copies proves; None where it proves nothing of anybody.
+    """Bound every document by its number of copies; None if there are no copies that hide one another.
 
     Groups have no copies here: a group's documents would all have to be another's.
     """

@@ -19,7 +19,7 @@ RandomBytes = Callable[[int], bytes]
 
 @unique
 class Purpose(IntEnum):
-    """What a stream is for. A number that was given once keeps its meaning: every stored result rests on it."""
+    """Purposes of random streams. A number keeps its meaning for ever, as every stored result rests on it."""
 
     DRAW = 1
     """Which documents a run holds; place: lane or target, run."""

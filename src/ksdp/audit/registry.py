@@ -368,7 +368,7 @@ def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> 
 def default_statistics(
     announced: Iterable[str], background: Iterable[str] = (), own: Iterable[Statistic] = ()
 ) -> tuple[Statistic, ...]:
-    """Those that an audit tests where its spec names none; as `select_statistics`, none where none can be."""
+    """Statistics that an audit tests if its spec names none; empty if none can be computed."""
     families = StatisticsSpec().families
     seen, known_besides = set(announced), set(background)
     wanted = [s for s in statistics().values() if s.family in families]

@@ -294,7 +294,7 @@ _MENDS = {
     "early": "Correct the clock (`timedatectl set-ntp true`), or wait.",
     "expired": "`ksdp clear` signs it anew.",
 }
-"""What mends a clearance, by the check that failed; all others ask for another audit."""
+"""Remedies for a clearance, by the check that failed; all other failures ask for another audit."""
 
 
 def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDocuments, BudgetGuard]:

@@ -77,7 +77,7 @@ class Listing(Filter):
 
     @property
     def query(self) -> dict[str, Any]:
-        """What an address says of it; what is usual is left out."""
+        """Query of it, without defaults."""
         return {
             "verdict": self.verdict,
             "reason": self.statistic,

@@ -68,7 +68,7 @@ class QuestionRow:
 
 @dataclass(frozen=True)
 class HomePage:
-    """What the page shows."""
+    """Contents of the page."""
 
     needs: tuple[Need, ...]
     """Each with its light, the most urgent first."""
@@ -114,7 +114,7 @@ def _of_files(store: Store, changed: Iterable[Path]) -> Iterator[Need]:
 
 
 def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Need]:
-    """What failed, did not come, or found something in the last run of a schedule."""
+    """Say what failed, did not come, or found something in the last run of a schedule."""
     about, here = f"schedule {schedule.name}", link("/schedules", f"schedule-{schedule.name}")
     try:
         failed, runs = read_failure(store, schedule.name), read_runs(store, schedule.name)
@@ -146,7 +146,7 @@ def _newest_clearance(clearances: Iterable[Clearance | None], audits: set[str]) 
 
 
 def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[tuple[Light, str, str]]:
-    """What a question needs, and where; `fine` comes last, where a signature stands and needs nothing."""
+    """Say what a question needs, and where; a signed one that needs nothing comes last."""
     brief, counts, newest = question.pending.brief, question.pending.counts, question.audits[0]
     queue = link("/queue", audit=brief.audit)
     if not newest.valid:

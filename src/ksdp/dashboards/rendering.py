@@ -74,7 +74,7 @@ def _environment() -> Environment:
 
 @dataclass(frozen=True, eq=False)
 class PageContext:
-    """What every page is made with."""
+    """Values that every page is made with."""
 
     store: Store
     actions: Actions

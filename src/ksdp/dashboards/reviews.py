@@ -43,7 +43,7 @@ StartMoreRuns = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Actions:
-    """What the pages can have done outside the store; None where it was not configured."""
+    """Actions of the pages outside the store; None if they are not configured."""
 
     resolve: Resolve | None = None
     """Text of a document: (audit, document) -> text; a `KsdpError` where there is none."""
@@ -54,7 +54,7 @@ class Actions:
 
 @dataclass(frozen=True)
 class Form:
-    """What was sent."""
+    """Form that was sent."""
 
     values: dict[str, list[str]]
 
@@ -154,7 +154,7 @@ def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions
 
 @dataclass(frozen=True)
 class LogPage(Paged):
-    """What the page shows."""
+    """Contents of the page."""
 
     kind: str
     """`decisions` or `looks`."""
@@ -191,7 +191,7 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
 
 
 SHOWN = ("open", "waiting", "more-runs", "decided")
-"""What may be listed: nothing decided; a second person must confirm; more runs are wanted; decided."""
+"""Filters of the list: nothing decided; a second person must confirm; more runs are wanted; decided."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Pending:
 
 @dataclass(frozen=True, eq=False)
 class QueuePage(Paged):
-    """What the page shows."""
+    """Contents of the page."""
 
     audits: tuple[Pending, ...]
     chosen: Pending | None
@@ -225,12 +225,12 @@ class QueuePage(Paged):
     wanted: bool = False
     """Some are wanted that are not under way."""
     part_of: str | None = None
-    """What the chosen audit is a part of, which nobody signs by itself."""
+    """The whole that the chosen audit is a part of; nobody signs a part by itself."""
     damaged: tuple[str, ...] = ()
     """A sentence for each audit that cannot be read."""
 
     def at(self, page: int) -> dict[str, Any]:
-        """What an address says of another page of it."""
+        """Query of another page of the list."""
         named = {"audit": self.chosen.brief.audit if self.chosen else None}
         return named | {"show": None if self.shown == "open" else self.shown} | self.listing.at(page)
 

@@ -1,4 +1,4 @@
-"""What stands before every page: the right host, no foreign writes, a known reviewer, strict headers."""
+"""Checks before every page: the right host, no foreign writes, a known reviewer, strict headers."""
 
 from __future__ import annotations
 

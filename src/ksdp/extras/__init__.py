@@ -1,1 +1,1 @@
-"""What the core never imports: PEM among hosts and processes, and the papers' tables."""
+"""Extras that the core never imports: PEM among hosts, and FedPower's run with one noise."""

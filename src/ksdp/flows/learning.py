@@ -76,7 +76,7 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None, clearance: P
 
 
 def spec_rows(spec: Spec, base: Path) -> RawCorpus:
-    """What the file of a spec holds, read once for all its settings."""
+    """Read the rows of a spec's file, once for all its settings."""
     file = find_source(spec.corpus, base)
     return read_source(file, nonnegative=traits_of(mechanism_of(spec.mechanism)).nonnegative)
 
@@ -148,7 +148,7 @@ def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place:
 
 
 def _row_bound(source: RawCorpus) -> float | None:
-    """What rows are not longer than by the spec's own weighting; None where nothing public says it."""
+    """Public bound on the length of rows under the spec's weighting; None if there is none."""
     file = source.file
     if file.spec.levers.clip is not None:
         return file.spec.levers.clip
@@ -170,7 +170,7 @@ def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, pl
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What all settings of a search share (`begin_search`), and what was found of each."""
+    """State of a search: what all settings share (`begin_search`), and the result of each."""
 
     spec: Spec
     source: RawCorpus
@@ -216,7 +216,7 @@ class Search:
         return Spec.model_validate(found.tables() | {"seed": derived_seed(found.seed, Purpose.SEARCHED)})
 
     def ask(self, settings: Sequence[Setting]) -> None:
-        """What each gains, and what is proved of it."""
+        """Measure the gain of each setting, and find its proof."""
         current().stage("settings", len(settings))
         for setting in settings:
             one = self.gained(setting)
@@ -295,7 +295,7 @@ class Search:
         return sorted(places, key=lambda n: self.tried[n].setting.rank or 0)
 
     def leak(self, spec: Spec, level: float) -> Leak:
-        """What a setting gives away of a sample; statistics learn where no other one speaks against it."""
+        """Measure the leak of a sample under a setting; learning only if no other statistic speaks against it."""
         limits, population = self.limits, self.population
         plan = trial_plan(spec, self.weighed(spec), min(limits.documents, population), limits.runs)
         ask = partial(sampled_leak, plan, level=level, population=population, quota=limits.quota)
@@ -427,7 +427,7 @@ def _tables(spec: Spec) -> dict[str, Any]:
 
 
 def next_commands(spec: Path, store: Path, *, runnable: bool, here: bool) -> list[dict[str, str]]:
-    """What to type next, in order: a key, unless it is there, a clearance, and the run among parties."""
+    """Return the commands to type next: a key, unless it is there, a clearance, and the run among parties."""
     at, stem = shlex.quote(str(spec)), spec.with_suffix("")
     kept, clearance = shlex.quote(str(store)), shlex.quote(f"{stem}.clearance")
     commands = [] if Path("me.key").exists() else [("a key of your own", "ksdp keys me")]

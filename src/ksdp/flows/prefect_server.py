@@ -58,7 +58,7 @@ class Server:
         return f"Prefect UI {self.url}" + (f"   (user:password in {home / 'password'})" if self.ours else "")
 
     def lost(self) -> str:
-        """That this server, started here, is gone, in a sentence for people; empty while it is there."""
+        """Sentence that says that this server, started here, is gone; empty while it is there."""
         if self.process is None or self.process.poll() is None:
             return ""
         # What Prefect, Dask and the loops of the flow that is left say of it at length is said here in a line.
@@ -69,7 +69,7 @@ class Server:
         return self.fails(f"stopped (exit {self.process.returncode}")
 
     def fails(self, how: str) -> str:
-        """That it does, in a sentence for people; `how` begins a bracket."""
+        """Sentence that says that this server is gone; `how` begins a bracket."""
         full = self.log is not None and shutil.disk_usage(self.log.parent).free < _LITTLE
         where = f"; see {self.log}" if self.log is not None else ""
         return (

@@ -87,7 +87,7 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
 
 
 def signed(stated: Mapping[str, Any], kind: str, private_key: Ed25519PrivateKey) -> dict[str, Any]:
-    """What is said, and the signature of it, as `write_signed` takes it; `ValueError` where it is not JSON."""
+    """Sign a statement: it and its signature, as `write_signed` takes them; `ValueError` if it is not JSON."""
     content = _signed_bytes(stated, kind)
     signature = {
         "algorithm": "ed25519",

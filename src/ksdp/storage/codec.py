@@ -278,7 +278,7 @@ def _written(line: bytes) -> dict[str, Any] | None:
 
 
 def read_chain(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
-    """What the lines of a chain say, and the first (from 1) that is not what was written; None where all are."""
+    """Read the lines of a chain, and the number of the first one (from 1) that was changed; None if none was."""
     entries, previous = list[dict[str, Any]](), _START
     for number, line in enumerate(whole_lines(content), start=1):
         values = _written(line)

@@ -1,4 +1,4 @@
-"""What an audit found, as tables: a row as a frozen value, and the Arrow schema that follows from it.
+"""Findings of an audit as tables: a row is a frozen value, and the Arrow schema follows from it.
 
 A column is a field of the row (`ksdp.storage.codec.Table`).
 """
@@ -57,7 +57,7 @@ class VerdictRow:
     verdict: str
     """`sensitive`, `clear` or `undecided`."""
     proof: str | None
-    """What a clear document is proved against: the `statistics` that were tried, or `every attack`. A sensitive
+    """Attacks that a clear document is proved against: the `statistics` tried, or `every attack`. A sensitive
     one has `absence` where its rarest feature gives it away: it was not measured, and p is 0."""
     log10_p: float
     """Log10 of the p-value of "no leak", the paper's question."""
@@ -343,7 +343,7 @@ def write_strength(folder: Path, strength: AttackStrength) -> None:
 
 
 def read_strength(folder: Path) -> AttackStrength | None:
-    """What an audit like this one found of planted leaks; None where nobody has planted any."""
+    """Read how many planted leaks an audit like this one found; None if nobody has planted any."""
     path = folder / _STRENGTH
     remedy = "`ksdp power` makes it again"
     whose = f"audit {folder.name!r}"

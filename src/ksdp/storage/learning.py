@@ -1,4 +1,4 @@
-"""What the store has about what a run gains, and what would make it safe."""
+"""Gains and advice of a store: what a run gains, and what would make it safe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_advice_page(store: Store, name: str, page: str) -> None:
 
 
 def read_advice(store: Store, name: str) -> dict[str, Any]:
-    """What `write_advice` kept."""
+    """Read advice that `write_advice` kept."""
     return _read(store.root / "advice" / f"{name}.json")
 
 
@@ -56,16 +56,16 @@ def _key(key: str) -> str:
 
 @dataclass(frozen=True)
 class GainAndAdvice:
-    """What was measured of the same spec on the same corpus; None: it was not."""
+    """Gain and advice for one spec on one corpus; None if there is none."""
 
     gain: Mapping[str, Any] | None
     """As `ksdp gain` found it (`GainSummary.to_json`)."""
     advice: Mapping[str, Any] | None
-    """What `ksdp advise` said when it was asked about this spec, or when it recommended it; the newest."""
+    """The newest advice about this spec, or that recommended it."""
     recommended: bool
     """Whether it recommended this very spec."""
     outlook: Mapping[str, Any] | None = None
-    """What an audit said of a remedy: an estimate of its gain, where that is cheap, and what a search costs."""
+    """Remedy that an audit named: an estimate of its gain, if that is cheap, and the seconds of a search."""
 
     @property
     def nothing_gained(self) -> str | None:
@@ -91,7 +91,7 @@ def write_outlook(store: Store, spec: str, corpus: str, outlook: Mapping[str, An
 
 
 def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
-    """What the store holds of a spec and a corpus, by their hashes."""
+    """Read the gain and advice for a spec and a corpus, by their hashes."""
     path = _gain_path(store, spec, corpus)
     gain = _read(path) if path.is_file() else None
     beside = path.with_suffix(".outlook.json")

@@ -44,7 +44,7 @@ _INSECURE = "insecure+"
 _TRIES = 3
 _SECURE = ("tls://", "wss://")
 _ours: dict[str, Any] = {}
-"""What it takes to speak to the clusters that this process started, by address."""
+"""Keys to the clusters that this process started, by address."""
 _here: set[str] = set()
 """Addresses of those that it started on this machine, with its own settings."""
 
@@ -73,7 +73,7 @@ def dask_address(address: str | None, *, insecure: bool = False) -> str | None:
 
 
 def credentials(address: str) -> Any:
-    """What a client shows and asks for at this address: ours where it is ours, else what Dask's settings name."""
+    """Return the TLS settings for an address: our own for our clusters, else those of Dask's settings."""
     from distributed.security import Security
 
     return _ours.get(address) or Security()

@@ -1,1 +1,1 @@
-"""What the parties learn by a run, and what protecting documents costs of it."""
+"""Gain of the parties by a run, and its loss by protecting documents."""

@@ -1,4 +1,4 @@
-"""What a party gains by joining, per measure, with its spread."""
+"""Gain of a party by joining, per measure, with its spread."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Score:
     learner: str
     """`run`, `exact`, `public` or `alone`."""
     party: str
-    """Who is alone; empty for the others."""
+    """Name of the party that learns alone; empty for the others."""
     judged: str
     """`ALL`, the party whose own held-out documents these are, or `OTHERS` before its name."""
     measure: str
@@ -86,7 +86,7 @@ def interval(values: Sequence[float], ratio: float) -> Interval:
 
 
 def party_labels(rows: GainRows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
-    """Who holds each document: the parties that the corpus names, or some drawn alike."""
+    """Return the holder of each document: the parties that the corpus names, or parties drawn at random."""
     if asked.parties is None and rows.party is not None:
         return rows.party
     count = asked.parties or 3
@@ -213,7 +213,7 @@ GAIN_VERSION = 1
 
 @dataclass(frozen=True)
 class PartyGain:
-    """What one party gains, on its own held-out documents."""
+    """Gain of one party, on its own held-out documents."""
 
     party: str
     alone: Interval
@@ -252,7 +252,7 @@ class MeasureGain:
 
 @dataclass(frozen=True)
 class GainSummary:
-    """What is gained, all measures; the first is the one that is decided by."""
+    """Gain by all measures; the first one decides."""
 
     version: int
     mechanism: str

@@ -1,4 +1,4 @@
-"""What a party learns from a run, and alone."""
+"""Learners: what a party learns from a run, and alone."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Predictor:
         )
 
     def predicted(self, given: sp.csr_array, wanted: sp.csr_array) -> sp.csr_array:
-        """What is predicted where `wanted` has entries, from the ratings `given`; of the same pattern."""
+        """Predict the entries of `wanted` from the ratings `given`; the result has the same pattern."""
         W = self.coefficients(given)
         users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
         found = np.einsum("ij,ji->i", W[users], self.T[:, wanted.indices])
@@ -104,7 +104,7 @@ class Predictor:
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What a learner holds at the end, in columns of the corpus without levers."""
+    """Result of a learner, in columns of the corpus without levers."""
 
     rows: Floats
     """Its basis as it was announced, brought back: shape (k, features)."""

@@ -1,1 +1,1 @@
-"""What the protocols announce: PD-NMF, PD-SVD, PD-PCA and the controls, on the ideal functionality."""
+"""Mechanisms, on the ideal functionality: PD-NMF, PD-SVD, PD-PCA, their peers and the controls."""

@@ -98,7 +98,7 @@ class ClaimFinding:
     runs: int
     """Runs of each arm."""
     confidence: float
-    """That `measured_low` and `gaussian_low` hold together."""
+    """Probability that `measured_low` and `gaussian_low` hold together."""
     rows: int
     features: int
     half_refuted: bool | None = None

@@ -1,4 +1,4 @@
-"""What a mechanism's releases come to: who sees which arrays of a run, what is stored, what runs inside."""
+"""Releases of a mechanism as a schema: the arrays that a party sees, and those that are stored."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Certifiable(Protocol):
 
 @dataclass(frozen=True)
 class ReleaseSchema:
-    """What a run shows a party, what statistics read of it, and what is stored."""
+    """Releases of a run that a party sees, that statistics read, and that are stored."""
 
     recorded: tuple[Release, ...]
     opened: tuple[str, ...]
@@ -69,11 +69,11 @@ class ReleaseSchema:
     seen: tuple[str, ...]
     """Names of those that statistics may read: all that are recorded, or the final output."""
     kept: tuple[Release, ...]
-    """Those that go to the store, where any do."""
+    """Releases that go to the store, if any do."""
 
     @property
     def read(self) -> tuple[Release, ...]:
-        """Those that statistics may read."""
+        """Names of the releases that statistics may read."""
         return tuple(array for array in self.recorded if array.name in self.seen)
 
     @property
@@ -85,7 +85,7 @@ class ReleaseSchema:
 def release_schema(
     mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str
 ) -> ReleaseSchema:
-    """What a mechanism releases, as one party sees it and as a store keeps it."""
+    """Derive the releases that one party sees, and those that a store keeps."""
     try:
         found = tuple(mechanism.releases(features))
     except TypeError as error:
@@ -101,12 +101,12 @@ def release_schema(
 
 
 def recorded(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
-    """What `run` of a mechanism returns."""
+    """Releases that `run` of a mechanism returns."""
     return tuple(array for array in mechanism.releases(features) if array.recorded)
 
 
 def released(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
-    """What everything else is derived from: noise goes on these."""
+    """Releases from which all others are derived: noise is added to these."""
     if not isinstance(mechanism, Derives):
         return recorded(mechanism, features)
     every = mechanism.releases(features)
@@ -141,5 +141,5 @@ def why_uncertified(mechanism: Mechanism, features: int) -> str | None:
 
 
 def kept_of(announced: tuple[Release, ...], observables: str) -> tuple[Release, ...]:
-    """What a store keeps of a run: all of it, or what the last round announced."""
+    """Releases that a store keeps: all of them, or those of the last round."""
     return announced if observables == "all" else tuple(a for a in announced if not a.early)

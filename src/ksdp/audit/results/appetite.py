@@ -72,7 +72,7 @@ class AppetiteRecord:
 
     @property
     def missed(self) -> tuple[Criterion, ...]:
-        """Those that are not met."""
+        """Criteria that are not met."""
         return tuple(criterion for criterion in self.criteria if not criterion.met)
 
     @property

@@ -260,9 +260,9 @@ class BoundSummary:
     """A bound on every attack, in numbers, against what was measured: `audit.proofs.Bound`."""
 
     by: ProvedBy
-    """What proves it: a secret `draw`, the mechanism's `noise`, `copies` of documents, or `pairs` of runs."""
+    """Ground of the bound: a secret `draw`, the mechanism's `noise`, `copies` of documents, or `pairs` of runs."""
     trust: str
-    """What has to be so for the bound to hold."""
+    """Assumption of the bound."""
     any_knowledge: bool
     """Whether it also holds for somebody who knows all other documents of a run."""
     every_size: bool

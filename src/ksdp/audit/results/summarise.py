@@ -116,7 +116,7 @@ class Cost:
     """Runs and seconds of an audit."""
 
     sampled_runs: int
-    """Those of a later look that reads the same ones again are counted again."""
+    """Runs that a later look reads again are counted again."""
     fresh_sampled_runs: int
     damaged_blocks: tuple[str, ...]
     seconds: float

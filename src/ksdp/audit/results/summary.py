@@ -87,7 +87,7 @@ class Summary(StoredSummary):
     statistics: Mapping[str, StatisticSummary]
     """By name, in the order of the tables' columns."""
     skipped_statistics: Mapping[str, str]
-    """Those that what is announced does not allow, and what they miss."""
+    """Statistics that the releases do not allow, and what these lack."""
     opens: str
     """Whether those whose view this is see every round or the final output, one of `audit.contract.OPENS`."""
     announced: tuple[AnnouncedArray, ...]
@@ -114,7 +114,7 @@ class Summary(StoredSummary):
     sampled_runs: int
     fresh_sampled_runs: int
     damaged_blocks: tuple[str, ...]
-    """Those found damaged and computed again, in words."""
+    """Blocks that were found damaged and computed again, in words."""
     seconds: float
     seconds_by_stage: Mapping[str, float]
     provenance: Provenance

@@ -47,7 +47,7 @@ class Setting:
     noise: float | None = None
     """Standard deviation per entry of what is released."""
     advantage: float | None = None
-    """What the noise of `moments` allows, which takes the mechanism's place."""
+    """Advantage that the noise of `moments` allows; `moments` then takes the mechanism's place."""
     row_bound: float | None = None
     drawn: float | None = None
     """Share of the documents that a secret draw lets into a run."""
@@ -134,7 +134,7 @@ _SPLITS = 5
 
 
 def draw_remedy(plan: Plan) -> str | None:
-    """What a draw that proves the margin costs in gain; None where there is a proof, or nothing is learnt."""
+    """Estimate the gain under a draw that proves the margin; None if there is a proof, or nothing is learnt."""
     spec, corpus = plan.spec, plan.corpus
     draws = _proofs(spec, None, None, corpus.features, None, spec.decision.margin)
     setting = next((one for one in draws if one.drawn is not None), None)
@@ -194,7 +194,7 @@ _OF_MECHANISMS = ("rank", "opens", "advantage", "row_bound")
 
 
 def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
-    """That share of the documents enters a run, where another did before: sizes are of what enters."""
+    """Set the share of documents that enters a run. Sizes refer to the documents that enter."""
     if drawn == before:
         return
     if tables["corpus"]["party"] is not None and tables["corpus"]["idf"] == "global":
@@ -233,7 +233,7 @@ _RELABELLED = 2**31
 
 @dataclass(frozen=True)
 class Leak:
-    """What a sample of documents showed under one setting."""
+    """Leak of a sample of documents under one setting."""
 
     documents: int
     runs: int
@@ -248,7 +248,7 @@ class Leak:
     least: float
     """Lower confidence limit of the share that is above the margin by more than chance."""
     chance: float
-    """What `high` would be if nothing leaked: of the same runs, with and without dealt anew."""
+    """Value of `high` if nothing leaked: the same runs, with their arms dealt anew."""
     net: float
     """`high` with chance taken out, in squares: an estimate, comparable between numbers of runs."""
     unread: tuple[str, ...]
@@ -351,7 +351,7 @@ class Tried:
     leak: Leak | None = None
     """The leak of a sample of documents; None where a proof or the gain decides."""
     promised: float | None = None
-    """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
+    """Bound on the advantage of every attack on every document, if noise or a secret draw proves one."""
     cannot_run: str | None = None
     absent: int = 0
     """Documents that the absence of their rarest feature proves to be above the margin."""
@@ -374,25 +374,25 @@ class Tried:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What there is without this run."""
+    """Values without this run."""
 
     measure: str
     alone: float
     exact: float
     public: float | None
     exact_leak: Leak | None = None
-    """What the exact run gives away: the same documents, without levers and noise. None where it was not run."""
+    """Leak of the exact run on the same documents, without levers and noise; None if it was not run."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the audit that signs says of a setting, and what the documents that it lists gain."""
+    """Result of the audit that signs, for one setting, and the gain of the documents that it lists."""
 
     place: int
     """Index of the setting in `Advice.tried`."""
     listed: int
     every_attack: int
-    """Those of them that are clear against every attack."""
+    """Number of these that are clear against every attack."""
     gain: Interval | None
     """The gain of a run that these alone enter, on other splits than the search's; None without a list."""
     reason: str
@@ -491,7 +491,7 @@ def _beats(one: Tried, other: Tried) -> bool:
 
 
 def advice_sentences(advice: Advice) -> tuple[str, ...]:
-    """What to run, what it gives away and gains; or why nothing is within reach, and what would have to change."""
+    """Say what to run, its leak and its gain; or why nothing is within reach, and what would have to change."""
     if advice.best is not None:
         forecast = next(one for one in advice.checked if one.place == advice.best)
         return _recommended(advice, advice.tried[advice.best], forecast)
@@ -518,7 +518,7 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
 
 
 def _missed(advice: Advice) -> list[str]:
-    """What the nearest miss is, and by how much it misses."""
+    """Describe the nearest miss, and by how much it misses."""
     if advice.nearest is None:
         return []
     one = advice.tried[advice.nearest]
@@ -539,7 +539,7 @@ def _missed(advice: Advice) -> list[str]:
 
 
 def _changes(advice: Advice) -> list[str]:
-    """What would have to change: the margin, the noise, or the number of documents."""
+    """Say what would have to change: the margin, the noise, or the number of documents."""
     proofs = [one for one in advice.tried if one.useful and one.promised is not None]
     told = []
     if proofs:

@@ -53,7 +53,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """What a clearance states of them."""
+    """The clearance's statement about them."""
 
     attempts: int
     audits: int
@@ -81,7 +81,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuestion:
-    """What is asked, in two keys. Audits of one content share what they prove, those of one file are one row.
+    """The question of an audit, in two keys. Audits of one content share proofs, those of one file are one row.
 
     The newest of a row is the one that people decide about.
     """
@@ -97,7 +97,7 @@ class AuditQuestion:
 
 
 def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
-    """What a spec asks: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
+    """Derive the question of a spec. A default written out, 1 as 1.0, or a part in rows, asks nothing new.
 
     The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten. A
     function, whose name is new at each call, is known by its code.
@@ -179,7 +179,7 @@ def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
 
 @dataclass(frozen=True)
 class MechanismIdentity:
-    """What a mechanism computes: name, version and every parameter, defaults included."""
+    """Identity of a mechanism: name, version and every parameter, defaults included."""
 
     name: str
     version: int
@@ -194,7 +194,7 @@ class MechanismIdentity:
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What people decided, where a clearance was made from their decisions."""
+    """Decisions of people that a clearance was made from."""
 
     accepted: int
     """Documents on the list by decision alone: their verdict would not have put them there."""
@@ -229,7 +229,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Covered:
-    """What the audits behind a clearance looked at, of what a run shows its parties."""
+    """Releases that the audits behind a clearance examined."""
 
     opens: str
     arrays: tuple[str, ...]
@@ -242,15 +242,15 @@ class Covered:
 
 @dataclass(frozen=True)
 class AuditedSizes:
-    """Who was in the databases of the deciding audit: a run with less is another, and leaks more."""
+    """Sizes of the databases of the deciding audit. A smaller run is another run, and leaks more."""
 
     unit: Unit
     size: int
     """Size of the party's own part of a database."""
     honest: int
-    """That other parties enter in every database; they hide the party's."""
+    """Documents of other parties in every database; they hide the party's own."""
     coalition: int
-    """That the coalition enters, and subtracts."""
+    """Documents of the coalition in every database, which it subtracts."""
     parties: int
     """Parties in a database, the coalition as one."""
     every_size: bool
@@ -287,7 +287,7 @@ class Clearance:
     """Hash of the whole corpus, the excluded documents included."""
     mechanism: MechanismIdentity
     spec: str
-    """What it is bound to of the spec that people wrote (`ksdp.audit.specs.models.Spec.binding`)."""
+    """Hash of the spec that people wrote, as far as the clearance is bound to it (`Spec.binding`)."""
     audits: tuple[str, ...]
     """Ids of the audits it rests on, in order; the last audited exactly the list, unless a proof holds for all."""
     verdicts: Mapping[str, int]
@@ -302,13 +302,13 @@ class Clearance:
     expires: datetime
     """The first moment at which it holds no more."""
     statement: str
-    """What this promises and what not, in plain words."""
+    """Statement for people: what the clearance promises, and what it does not."""
     evidence: Evidence
     coverage: Covered
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
     certified: tuple[str, ...] | None = None
-    """Those of `documents` with a proved bound on every attack; None where there is none."""
+    """Entries of `documents` with a proved bound on every attack; None if there are none."""
     drawn: float | None = None
     """The share of a party's documents that enters a run, by its secret draw; None: all that are listed."""
 
@@ -352,7 +352,7 @@ class Selection:
     left_open: tuple[str, ...]
     """Left out: nothing was proved or decided, more runs were asked for, or a second person did not answer yet."""
     waiting: tuple[str, ...]
-    """Those of `left_open` that wait for a second person."""
+    """Documents of `left_open` that wait for a second person."""
     not_picked: tuple[str, ...] = ()
     """Left out: they might be listed, and somebody named which are to be."""
 
@@ -438,7 +438,7 @@ def list_statement(
     four_eyes: bool,
     every_size: bool = False,
 ) -> str:
-    """What a clearance promises and what it does not, in plain words."""
+    """State what a clearance promises and what it does not."""
     listed = counts.proved + counts.accepted
     by_proof, by_tests = counts.every_attack, counts.proved - counts.every_attack
     where = f"below {margin:g}, in databases of {rows} documents drawn from {among}"

@@ -390,7 +390,7 @@ class CorpusSpec(Section, frozen=True):
     stop_words: Literal["english", "none"] = "english"
     """Words that texts are read without."""
     token_pattern: str = r"(?u)\b[^\W\d_]{3,20}\b"
-    """What counts as a word of a text, a regular expression."""
+    """Regular expression of the words of a text."""
     min_documents: Annotated[int, Field(ge=1)] = 2
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
@@ -484,7 +484,7 @@ class CertificateSpec(Section, frozen=True):
     pairs: Annotated[int, Field(ge=2)] = 200
     """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
     level: Fraction | None = None
-    """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
+    """Probability that any bound is wrong, which is added to the level of "clear". Default: a tenth of that."""
 
 
 class PlantedSpec(Section, frozen=True):

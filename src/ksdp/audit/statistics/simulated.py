@@ -241,7 +241,7 @@ class SumRules:
         return np.bincount(self.documents, terms, count).astype(np.float64)  # whole numbers where there is none
 
     def of(self, documents: Bits) -> SumRules:
-        """Those of some documents, shape (n_documents,)."""
+        """Return the rules of some documents, a mask of shape (n_documents,)."""
         kept = documents[self.documents]
         return SumRules(self.documents[kept], self.first[kept], self.second[kept], self.weights[kept])
 

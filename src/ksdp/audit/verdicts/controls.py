@@ -46,7 +46,7 @@ _WHOLE = 1 - 1e-12
 
 @dataclass(frozen=True)
 class Canaries:
-    """What became of the canaries."""
+    """Result of the canaries."""
 
     count: int
     """Documents tested, over all looks; without those that have an empty arm."""

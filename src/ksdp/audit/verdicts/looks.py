@@ -107,7 +107,7 @@ class LookScope:
     """
 
     documents: int
-    """That the corrections count: at least those that are audited."""
+    """Number of documents that the corrections count: at least those that are audited."""
     fresh: bool = False
     """Whether fresh runs follow the last look."""
     reading: RunSubsampling = EVERY_RUN

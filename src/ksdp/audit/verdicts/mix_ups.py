@@ -13,13 +13,13 @@ import scipy.sparse as sp
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints
 
 MOST_RUNS = 1500
-"""That are looked at: a mix-up shows in fewer."""
+"""Most runs that are examined: a mix-up shows in fewer."""
 _COMPONENTS = 20
 """Number of principal components of the announcement."""
 _ORDERS = 99
 """Random orders of documents, none of which may fit as well as what was recorded."""
 _MOST_DOCUMENTS = 1024
-"""That are compared with each other."""
+"""Most documents that are compared with each other."""
 
 
 def fits_documents(announced: Floats, bits: Bits, rows: sp.csr_array) -> bool:

@@ -11,7 +11,7 @@ from typing import Self
 
 
 class Verdict(StrEnum):
-    """What an audit says of a document, in the order of tables; of two exit codes, the first one's holds."""
+    """Verdicts on a document, in the order of tables; of two exit codes, that of the first one holds."""
 
     exit_code: int
     """Exit code of a command whose audit has such documents; 0: no pipeline fails by them."""
@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 
 
 class ProvedBy(StrEnum):
-    """What proves a bound on every attack."""
+    """Grounds of a bound on every attack."""
 
     DRAW = "draw"
     """A secret draw: most documents that are held are in no run."""

@@ -1,4 +1,4 @@
-"""What the report and an audit's page show, as values: answers of the store in, frozen view models out."""
+"""View models of the report and of an audit's page: answers of the store in, frozen values out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class AuditModel:
     worst: tuple[Worst, ...]
     listed: tuple[Row, ...]
     bounded: tuple[Row, ...]
-    """Those with the largest bounds of every attack; none without a certificate."""
+    """Documents with the largest bounds on every attack; none without a certificate."""
     strength: AttackStrength | None
     """Verdicts of an audit like it on planted leaks, if somebody asked for them."""
     without_pool: tuple[int, float, float] | None

@@ -1,4 +1,4 @@
-"""What an officer hands to a regulator or a board: what was measured, declared, decided, and what is missing."""
+"""The dossier for a regulator or a board: what was measured, declared and decided, and what is missing."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ NOT_CLAIMED = (
 
 @dataclass(frozen=True)
 class Advantage:
-    """What the strongest statistic tells of some documents, or a proof bounds. All intervals hold together."""
+    """Intervals of the advantage on some documents, by a statistic or by a proof. All hold together."""
 
     name: str
     document: str
@@ -155,11 +155,11 @@ class Dossier:
     made: datetime
     valid: bool
     decision: tuple[str, ...]
-    """What holds, in sentences."""
+    """Statements, in sentences."""
     for_whom: str
     until: str
     answered_by: str
-    """Who approved it, and who accepted what is left."""
+    """Names of those who approved it and who accepted the remaining risk."""
     not_claimed: tuple[str, ...]
     missing: tuple[str, ...]
     """Keys of `[declared]` that nobody filled in."""
@@ -180,7 +180,7 @@ class Dossier:
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
     signed_by: str | None = None
-    """Who signed it."""
+    """Name of the signer."""
     key: str | None = None
     """Fingerprint of the key."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -250,7 +250,7 @@ def _held_to(record: AppetiteRecord | None) -> Fact:
 
 
 def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -> AuditModel:
-    """What the report shows, with what is declared by now, or with this instead, and few pictures."""
+    """Read an audit for its dossier, with what is declared by now, or with this instead, and few pictures."""
     summary = read_summary(store.audit(audit))
     spec = summary.spec.model_copy(update={"declared": declared or read_spec(store.audit(audit)).declared})
     view = read_audit_model(audit_result(replace(summary, spec=spec)))

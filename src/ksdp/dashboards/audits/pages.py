@@ -37,7 +37,7 @@ from ksdp.storage.store import InputError, Store, StoreError
 
 @dataclass(frozen=True)
 class MoreRuns:
-    """What is shown of it."""
+    """Parts that are shown."""
 
     audit: str
     state: str
@@ -94,13 +94,13 @@ def wanted(store: Store, audit: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class AuditPage(Paged):
-    """What the page shows."""
+    """Contents of the page."""
 
     view: AuditModel
     listing: Listing
     rows: tuple[Row, ...]
     states: Mapping[str, State]
-    """What was decided, for the documents that anything was decided about."""
+    """States of the documents that anything was decided about."""
     more: MoreRuns | None
     """State of its further runs."""
     wanted: bool
@@ -160,7 +160,7 @@ class Series:
 
 @dataclass(frozen=True)
 class AuditsPage(Paged):
-    """What the page shows."""
+    """Contents of the page."""
 
     series: tuple[Series, ...]
     """The most recent first."""
@@ -180,7 +180,7 @@ class AuditsPage(Paged):
 
     @property
     def query(self) -> dict[str, Any]:
-        """What an address says of it."""
+        """Query of the page."""
         return {"series": self.chosen.key if self.chosen else None}
 
 
@@ -263,7 +263,7 @@ class StatisticPair:
 
 @dataclass(frozen=True, eq=False)
 class ComparePage(Paged):
-    """What the page shows; without two audits, only the choice."""
+    """Contents of the page; without two audits, only the choice."""
 
     audits: tuple[Brief, ...]
     before: Summary | None
@@ -373,7 +373,7 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class DocumentPage:
-    """What the page shows."""
+    """Contents of the page."""
 
     summary: Summary
     row: Row
@@ -404,7 +404,7 @@ class DocumentPage:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What an address says of the list it was opened from."""
+        """Query of the list that the page was opened from."""
         return ({"at": str(self.position.at)} if self.position else {}) | self.listing.query
 
 

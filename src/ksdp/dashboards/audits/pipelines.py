@@ -60,7 +60,7 @@ class Check:
     """`warning`: the rule does not hold, and the pipeline need not fail by it."""
     message: str
     documents: tuple[str, ...] = ()
-    """Those named."""
+    """Documents that are named."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """The line of each document of the corpus in its file, if a line is a document."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def certified(summary: Summary) -> str | None:
-    """What paired runs prove of all documents; None where none were made."""
+    """State what paired runs prove of all documents; None if there are none."""
     certificate = summary.bound(ProvedBy.PAIRS)
     if certificate is None:
         return None
@@ -36,7 +36,7 @@ def certified(summary: Summary) -> str | None:
 
 
 def kept_promise(summary: Summary) -> str | None:
-    """What the mechanism's own noise proves of all documents; None where it proves nothing."""
+    """State what the mechanism's own noise proves of all documents; None if it proves nothing."""
     promise, unit = summary.bound(ProvedBy.NOISE), summary.design.unit
     if promise is None:
         return None
@@ -54,7 +54,7 @@ def kept_promise(summary: Summary) -> str | None:
 
 
 def copied(summary: Summary) -> str | None:
-    """What having many copies proves of some documents; None where it proves nothing of anybody."""
+    """State what many copies prove of some documents; None if they prove nothing."""
     copies = summary.bound(ProvedBy.COPIES)
     if copies is None or not copies.certified:
         return None
@@ -122,7 +122,7 @@ def doubtful(summary: Summary) -> str | None:
 
 
 def stronger(summary: Summary) -> str | None:
-    """What a stronger adversary has, who knows all other documents; None where it is not known."""
+    """State the advantage of an adversary who knows all other documents; None if it is not known."""
     certificate, unit = summary.bound(ProvedBy.PAIRS), summary.design.unit
     if summary.knows_all == 1:
         return (
@@ -139,7 +139,7 @@ def stronger(summary: Summary) -> str | None:
 
 
 def by_knowledge(summary: Summary) -> list[tuple[str, list[str]]]:
-    """What is proved of every attack, by what the attacker knows."""
+    """List what is proved of every attack, by what the attacker knows."""
     unit = summary.design.unit
     about = [
         (f"An attacker who knows anything, all other {unit}s of a run included", [kept_promise(summary)]),
@@ -172,7 +172,7 @@ def stronger_here(summary: Summary, row: Row) -> str | None:
 
 
 def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
-    """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy."""
+    """State what the mechanism claims, and what was proved; None if it claims no differential privacy."""
     guarantee = summary.guarantee
     if guarantee.kind != "(epsilon, delta)":
         return None
@@ -202,7 +202,7 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
 
 
 def proved(claim: StoredClaim) -> str:
-    """What runs on the mechanism's worst case proved, beside what it claims for it."""
+    """State what runs on the mechanism's worst case proved, and what it claims."""
     finding = claim.finding
     return (
         f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
@@ -292,7 +292,7 @@ def next_steps(
 
 
 def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -> str:
-    """What a setting within the margin costs in gain and time, and the command; what was advised, where it was."""
+    """State the gain and time of a setting within the margin, with the command; or the advice that there is."""
     advice = None if learning is None else learning.advice
     if advice is None or (learning is not None and learning.recommended):
         outlook = (None if learning is None else learning.outlook) or {}
@@ -316,7 +316,7 @@ def _documents(number: float) -> str:
 
 
 def paper_alone(summary: Summary) -> str:
-    """What the paper's own statistics would have decided, with the same correction."""
+    """State what the paper's own statistics would have decided, with the same correction."""
     alone, every = summary.paper_alone, summary.detected
     assert alone is not None
     names, detected = alone.statistics, alone.detected
@@ -336,7 +336,7 @@ def paper_alone(summary: Summary) -> str:
 
 
 def naive_practice(summary: Summary) -> str:
-    """What the paper's practice, the smallest p without any correction, would have decided."""
+    """State what the paper's practice, the smallest p without any correction, would have decided."""
     alone, level, total = summary.paper_alone, summary.spec.decision.level, summary.documents
     assert alone is not None
     more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
@@ -348,7 +348,7 @@ def naive_practice(summary: Summary) -> str:
 
 
 def reach(view: AuditModel) -> list[str]:
-    """What an audit of this size can find and certify."""
+    """State what an audit of this size can find and certify."""
     power, margin = view.result.summary.power, decimal(view.result.summary.spec.decision_in_run.margin)
     detectable, certified = power.detectable_D, power.certifiable_margin
     sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
@@ -397,7 +397,7 @@ def _whole_percent(part: float) -> str:
 
 
 def drawn_share(summary: Summary) -> str | None:
-    """What the documents that were drawn say of all of them; None where none were drawn."""
+    """State what the documents that were drawn say of all of them; None if none were drawn."""
     share = summary.share
     if share is None:
         return None
@@ -428,7 +428,7 @@ def called(summary: Summary) -> str:
 
 
 def explored(summary: Summary) -> str:
-    """What stands wherever an audit is shown on which nothing may rest; empty of any other."""
+    """Warning about an audit on which nothing may rest; empty for any other."""
     if summary.spec.planted:
         return "Leaks were planted in what runs announced, to see whether they are found: no verdict may be used."
     if not summary.spec.statistics.explored:
@@ -440,18 +440,18 @@ def explored(summary: Summary) -> str:
 
 
 def margin_words(summary: Summary) -> str:
-    """What numbers are compared with: the limits, and whose advantage that is where it is not everybody's."""
+    """Name the limits, and whose advantage they refer to if not everybody's."""
     return f"{summary.spec.decision_in_run.limits}{' within a run' if summary.spec.draw_sentence else ''}"
 
 
 def meaning(summary: Summary, verdict: str) -> str:
-    """What a verdict says."""
+    """Meaning of a verdict."""
     word = next(word for word in Verdict if word == verdict)
     return word.meaning.format(margin=margin_words(summary))
 
 
 def correction(summary: Summary) -> str:
-    """What the level promises, in words."""
+    """State what the level promises."""
     rule = summary.spec.decision_in_run
     level, margin = percent(rule.level), margin_words(summary)
     clear = percent(rule.for_clear)
@@ -509,7 +509,7 @@ def headline(summary: Summary) -> str:
 
 
 def advantage_means(distance: float) -> str:
-    """What an advantage of this size lets an adversary do.
+    """Explain what an advantage of this size lets an adversary do.
 
     D is TPR - FPR of the best threshold, so the adversary is right in (1 + D) / 2 of all cases if half of the
     cases took part.
@@ -523,7 +523,7 @@ def advantage_means(distance: float) -> str:
 
 
 def fresh(summary: Summary) -> list[str]:
-    """What the documents with a detected leak give away on fresh runs; empty where none were made."""
+    """State what the documents with a detected leak give away on fresh runs; empty if there were none."""
     found = summary.fresh
     if not found:
         return []
@@ -650,7 +650,7 @@ def announces(summary: Summary) -> str | None:
 
 
 def design(summary: Summary) -> str:
-    """Who is in which run."""
+    """Describe which documents are in which run."""
     rows, runs = _documents(summary.design.party_rows), count(summary.runs)
     least, _, most = summary.design.n_with
     share = percent(summary.design.share)
@@ -719,7 +719,7 @@ def others(summary: Summary) -> str:
 
 
 def adversary(summary: Summary) -> str:
-    """Who is assumed to look."""
+    """Describe the adversary."""
     rest = "the honest parties’ and the victim’s" if summary.design.honest_rows else "the victim’s"
     if summary.spec.statistics.sees == "final":
         return (
@@ -754,7 +754,7 @@ def _others_known(summary: Summary) -> str:
 
 
 def pool_known(summary: Summary, measured: tuple[int, float, float] | None) -> str:
-    """What knowing the pool is worth, where a spec asks."""
+    """State what knowing the pool is worth, if a spec asks."""
     if summary.spec.design.pool is None:
         return ""
     if measured is None:

@@ -1,4 +1,4 @@
-"""What a PEM run computes and among whom: the spec of one machine, the protocol file of several hosts."""
+"""Files of a PEM run: the spec of one machine, and the protocol file of several hosts."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ STORED = 10e-9
 TEST, TESTED, PAIR = 5e-6, 40e-9, 0.25e-9
 """Tests of a document under a statistic; a run that they read; the square of the runs in the smaller arm."""
 EFFECT = 1e-3
-"""What fresh runs say of a document."""
+"""Seconds of a document on fresh runs."""
 START, READ, ONCE = 5.0, 100e-9, 0.5
 """A process, from its start to the page; an entry of the corpus; what is worked out before the first run."""
 FORKED, SERVED, WORKER = 1.2, 7.0, 2.5
@@ -79,9 +79,9 @@ class Costs:
     run: float
     """A run of the mechanism, its statistics, and writing both."""
     again: float
-    """What of a run is paid for each part of the documents."""
+    """Seconds of a run that are paid for each part of the documents."""
     once: float
-    """What each process works out and learns before its first run."""
+    """Seconds of each process before its first run."""
     test: float
     """All tests of all documents."""
     fresh: float
@@ -99,7 +99,7 @@ def is_known(plan: Plan) -> bool:
 
 
 def costs_of(plan: Plan, own: float = math.inf) -> Costs:
-    """What a plan takes; `own` are the seconds of a run and its statistics where the table has none."""
+    """Estimate the costs of a plan; `own` are the seconds of a run and its statistics if the table has none."""
     audited, pool, rank = len(plan.audited), plan.holdings.unknown, traits_of(plan.mechanism).rank or 1
     measured = plan.measured * audited / plan.design.lanes
     learnt = [statistic for statistic in plan.statistics if isinstance(statistic, SimulatedStatistic)]
@@ -138,7 +138,7 @@ def likely_runs(plan: Plan) -> int:
 
 
 def start_seconds(plan: Plan, once: float, processes: int | None) -> float:
-    """What starting and ending takes; `processes` of this machine, or a server and workers of Dask (None)."""
+    """Estimate the seconds of starting `processes` of this machine, or a server and workers of Dask (None)."""
     alone = START + READ * float(plan.corpus.matrix.nnz)
     if processes == 1:
         return alone

@@ -44,7 +44,7 @@ from ksdp.tasks.slices import SliceTests, compute_pairs, curve, pairs_parts, sli
 
 @dataclass(frozen=True, eq=False)
 class LookTests:
-    """What a look gave."""
+    """Result of a look."""
 
     documents: ArmTests
     """In the order of the result."""

@@ -144,7 +144,7 @@ _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
 
 
 class AgreedRun(Protocol):
-    """What a protocol file says: of a run among parties, or of PEM between hosts."""
+    """Contents of a protocol file: a run among parties, or PEM between hosts."""
 
     @property
     def who(self) -> tuple[Participant, ...]:
@@ -308,7 +308,7 @@ def run_node(
 
 
 def guarantee_words(result: Mapping[str, Any]) -> str:
-    """What `run.json` says is guaranteed, in one line."""
+    """Guarantee of a run for `run.json`, in one line."""
     guarantee, claimed = result["guarantee"], result["claimed"]
     if guarantee["kind"] != "(epsilon, delta)":
         how = "none" if guarantee["kind"] == "none" else "measured, not promised"
@@ -471,7 +471,7 @@ def _read_from(store: Store) -> str:
 
 @dataclass(frozen=True)
 class _Named:
-    """What `--corpus` names."""
+    """Corpus that `--corpus` names."""
 
     source: CorpusSpec
     base: Path

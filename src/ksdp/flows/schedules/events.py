@@ -21,7 +21,7 @@ CAUSES: Mapping[str, Callable[[ScheduledRun], bool]] = {
 }
 """When a run gives cause for an event."""
 _NEWS = timedelta(days=30)
-"""Who first serves an old store is not told of clearances that expired longer ago; they are marked alone."""
+"""Clearances that expired longer ago are marked without an event when an old store is first served."""
 
 
 def events_of(run: ScheduledRun) -> list[str]:
@@ -40,7 +40,7 @@ def links_of(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, s
 
 
 def body(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, Any]:
-    """What an event says of a run: times, counts and links, never a document."""
+    """Contents of an event about a run: times, counts and links, never a document."""
     facts = {"outcome", "audit", "finished", "became_sensitive", "verdict_changes", "appetite_missed"}
     said = run.model_dump(mode="json", include=facts | {"documents", "verdicts"})
     return {"schedule": schedule.name} | said | {"links": links_of(store, schedule, run)}

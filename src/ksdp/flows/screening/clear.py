@@ -84,7 +84,7 @@ from ksdp.storage.store import Store
 
 @dataclass(frozen=True)
 class Signing:
-    """Who signs a clearance, where it goes, for how long it holds, and what it names."""
+    """Signer of a clearance, its file, its term and its appetite."""
 
     path: Path
     """Where there is no file yet: what is signed is never replaced."""
@@ -93,7 +93,7 @@ class Signing:
     now: datetime
     expires: datetime
     appetite: Appetite | None = None
-    """What the deciding audit is held to; None: what it was held to when it was made, if anything."""
+    """Appetite that the deciding audit is held to; None: the one it was held to when it was made, if any."""
 
     def check(self) -> None:
         """Refuse now what would be refused after hours of work, or of waiting for people."""
@@ -113,7 +113,7 @@ class Signing:
 
 @dataclass(frozen=True, eq=False)
 class Grounds:
-    """What a clearance rests on. Of groups, where these were audited, `listed` and `excluded` are the names."""
+    """Grounds of a clearance. If groups were audited, `listed` and `excluded` are their names."""
 
     plan: Plan
     corpus: Corpus
@@ -137,24 +137,24 @@ class Grounds:
 
 
 def mechanism_identity(plan: Plan) -> MechanismIdentity:
-    """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
+    """Identify the mechanism that a clearance is bound to, as the plan built it, defaults included."""
     runs = plan.runs_identity
     return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
 
 
 def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
-    """What the deciding audit could see, and how often its question was asked."""
+    """Describe the power of the deciding audit, and how often its question was asked."""
     fewest, detectable = summary.design.n_with[0], summary.power.detectable_D
     return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
 
 
 def covered_by(plan: Plan) -> Covered:
-    """What an audit by this plan looks at, of what a run shows its parties."""
+    """Return the releases that an audit by this plan examines."""
     return Covered(traits_of(plan.mechanism).opens, tuple(sorted(coverage_of(plan).read_by)))
 
 
 def audited_sizes(plan: Plan) -> AuditedSizes:
-    """Who was in the databases of an audit by this plan."""
+    """Return the sizes of the databases of an audit by this plan."""
     held, spec = plan.holdings, plan.spec
     return AuditedSizes(
         unit=spec.design.unit,
@@ -181,7 +181,7 @@ def _check_appetite(signing: Signing, grounds: Grounds, store: Store) -> None:
 
 
 def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
-    """What is to be signed; `ClearanceError` where a risk appetite is not met."""
+    """Make the clearance that is to be signed; `ClearanceError` if a risk appetite is not met."""
     plan = grounds.plan
     _check_appetite(signing, grounds, store)
     return Clearance(
@@ -251,7 +251,7 @@ def _of_all(plan: Plan) -> list[Bound]:
 
 
 def _certified(grounds: Grounds) -> list[str]:
-    """What the certified documents rest on: a bound of all of them, else paired runs, else copies."""
+    """State the ground of the certified documents: a bound of all of them, else paired runs, else copies."""
     count, plan, spec = len(grounds.certified), grounds.plan, grounds.plan.spec
     if not count:
         return []
@@ -368,7 +368,7 @@ def _screened(
 
 @dataclass(frozen=True)
 class ClearForecast:
-    """What `clear` would sign where nobody decides anything more."""
+    """Forecast of the list that `clear` signs if nobody decides anything more."""
 
     summary: Summary
     listed: tuple[str, ...]
@@ -398,7 +398,7 @@ def forecast_clear(prepared: Prepared, place: Place, fewest: int) -> ClearForeca
 
 
 def _gain_of_list(store: Store, spec: Spec, plan: Plan, listed: Sequence[str]) -> tuple[str, ...]:
-    """What a party gains by a run that the listed documents alone enter, as it was measured, or is now."""
+    """Return the gain of a run that the listed documents alone enter, as stored or measured now."""
     corpus = plan.corpus
     kept = learning_of(store, spec.hash, corpus.hash).gain
     if kept is not None and len(listed) == len(corpus):

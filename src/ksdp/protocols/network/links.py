@@ -64,7 +64,7 @@ class Resume:
     own: bytes
     """16 random bytes that name this end's process."""
     other: bytes
-    """Those of the other end, as last heard; zeros before the first connection."""
+    """The bytes that name the other end's process, as last heard; zeros before the first connection."""
     received: int
     """`DATA` frames taken in so far: the other end goes on from there."""
     checks: bool = False

@@ -46,12 +46,12 @@ def _steps(least: float, power: int) -> tuple[tuple[int, int], ...]:
 
 
 def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
-    """Those of x -> x (a - b x^2)."""
+    """Coefficients of the steps x -> x (a - b x^2)."""
     return _steps(least, 2)
 
 
 def quadratic_steps(least: float) -> tuple[tuple[int, int], ...]:
-    """Those of t -> t (a - b t)."""
+    """Coefficients of the steps t -> t (a - b t)."""
     return _steps(least, 1)
 
 

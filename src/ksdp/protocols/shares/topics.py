@@ -74,7 +74,7 @@ class SharedRows:
         return modular_product(self.residues, right)
 
     def transposed_times(self, right: Integers) -> Integers:
-        """That of the transpose with one of shape (rows, k), a part of the rows at a time."""
+        """Product of the transpose with a matrix of shape (rows, k), a part of the rows at a time."""
         product = np.zeros((self.residues.shape[2], right.shape[1]), dtype=object)
         for first in range(0, len(right), MOST_INNER):
             part = slice(first, first + MOST_INNER)

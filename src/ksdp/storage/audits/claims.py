@@ -1,4 +1,4 @@
-"""What runs on a mechanism's worst case proved about its claim: one file an audit of a claim, in `claims/`."""
+"""Audits of a mechanism's claim by runs on its worst case: one file each, in `claims/`."""
 
 from __future__ import annotations
 

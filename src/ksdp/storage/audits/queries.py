@@ -1,4 +1,4 @@
-"""What is asked of an audit's tables and what is answered, as values; `storage.queries` asks."""
+"""Queries of an audit's tables and their answers, as values."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Findings:
         return {row.document: row for row in (Row(*values) for values in rows)}
 
     def held(self, documents: Sequence[str]) -> set[str]:
-        """Those of some documents that the audit has."""
+        """Return which of some documents the audit has."""
         return set(self.documents(documents)) if documents else set()
 
     def tests(self, row: Row) -> tuple[StatisticTestRow, ...]:
@@ -247,7 +247,7 @@ class Findings:
         }
 
     def effects(self, document: str) -> tuple[EffectRow, ...]:
-        """What fresh runs measured of a document; empty where it was not confirmed on any."""
+        """Return the effects that fresh runs measured of a document; empty if there were none."""
         path = self._folder / "effects.parquet"
         if not path.is_file():
             return ()

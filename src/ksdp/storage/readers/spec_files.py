@@ -21,7 +21,7 @@ from ksdp.storage.remote import RemotePlace
 CORPUS_FILES = ("path", "labels", "vocabulary")
 """Keys of `[corpus]` that name a file."""
 COLUMN_FILES = ("vocabulary",)
-"""Those that say what the columns are, as those of the levers do."""
+"""Keys of `[corpus]` that name a file of columns; those of the levers do, too."""
 LEVER_FILES = ("terms", "reference", "units", "basis")
 """Keys of `[corpus.levers]` that name a file."""
 

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 
 
 class Schedule(Section, frozen=True):
-    """What is audited again, and at what level; its calendar is a deployment of Prefect."""
+    """An audit that comes back, and its level; its calendar is a deployment of Prefect."""
 
     name: str
     """Lower case letters, digits and single dashes; unique in the store."""
@@ -116,7 +116,7 @@ Outcome = Literal["audited", "unchanged", "void"]
 
 
 class ScheduledRun(BaseModel):
-    """What a run found."""
+    """Result of a run."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -147,7 +147,7 @@ class ScheduledRun(BaseModel):
     largest_d: float | None = None
     level: float | None = None
     level_left: float | None = None
-    """What the audits to come may spend, should nothing more be found."""
+    """Level that is left for the audits to come, if nothing more is found."""
     budget: Mapping[str, Any] | None = None
     """State of the online budget after this audit."""
     sampled_runs: int = 0
@@ -157,7 +157,7 @@ class ScheduledRun(BaseModel):
 
     @property
     def words(self) -> str:
-        """What was audited, and how all documents stand."""
+        """Sentence about the documents that were audited, and about all of them."""
         counts = ", ".join(
             f"{self.verdicts[verdict]} {verdict}" for verdict in VERDICTS if verdict in self.verdicts
         )

@@ -106,7 +106,7 @@ class KeptSums:
 
 
 LAST_SUMS = KeptSums()
-"""Those of everybody, of the last sweep."""
+"""Sums over all documents, of the last sweep."""
 
 
 @dataclass(frozen=True, eq=False)

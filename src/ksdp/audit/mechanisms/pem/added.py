@@ -1,4 +1,4 @@
-"""What records add to PEM's sums, and the pairs of records that are told apart best."""
+"""Contributions of records to PEM's sums, and the pairs of records that are easiest to tell apart."""
 
 from __future__ import annotations
 

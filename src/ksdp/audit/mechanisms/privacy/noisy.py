@@ -122,19 +122,19 @@ class Noisy:
 
     @property
     def traits(self) -> Traits:
-        """Those of the other mechanism, with noise."""
+        """Traits of the inner mechanism, with noise."""
         return replace(traits_of(self.inner), noise_free=False)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
+        """Statistics of the inner mechanism, and filters of rounds by the first round alone."""
         brought = own_statistics(self.inner)
         shown = set(opened(self, _MANY)) if self.noise else set[str]()
         early = first_rounds((*LINEAR, *brought))
         return (*brought, *(statistic for statistic in early if set(statistic.needs) <= shown))
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """Those of the other mechanism, less what follows from exact arrays alone."""
+        """Releases of the inner mechanism, without those that follow from exact arrays alone."""
         if not self.noise:
             return self.inner.releases(features)
         noisy = {array.name for array in released(self.inner, features)}

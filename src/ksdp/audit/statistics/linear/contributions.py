@@ -1,4 +1,4 @@
-"""What each document adds to the sums that PD-NMF, PD-SVD and DP-NMF announce, round by round."""
+"""Contributions of each document to the sums that PD-NMF, PD-SVD and DP-NMF announce, round by round."""
 
 from __future__ import annotations
 

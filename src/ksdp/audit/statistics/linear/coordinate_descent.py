@@ -1,4 +1,4 @@
-"""Who was in, where equations outnumber documents: one document after the other, each within its bounds."""
+"""Coordinate descent for more equations than documents: one document after the other, each within its bounds."""
 
 from __future__ import annotations
 

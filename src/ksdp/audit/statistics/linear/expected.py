@@ -295,7 +295,7 @@ UNCONVERGED = 1.0
 
 @dataclass(eq=False)
 class StationaryContributions(EntryContributions):
-    """What each document adds to the equations that topics solve: w^T (x - w T) at its entries, 0 where T is 0."""
+    """Contributions of documents to the equations of topics: w^T (x - w T) at their entries, 0 where T is 0."""
 
     rows: sp.csr_array
     """Documents, shape (n, d), canonical; stored zeros are ratings."""

@@ -30,7 +30,7 @@ class WrappedStatistic:
 
     @property
     def version(self) -> int:
-        """That of the other statistic: what this one makes of it does not change."""
+        """Version of the inner statistic; the mean over a group does not change."""
         return self.statistic.version
 
     @property
@@ -73,7 +73,7 @@ class GroupMean(WrappedStatistic):
 
     @property
     def sentence(self) -> str:
-        """That of the statistic, for a group's documents."""
+        """Sentence of the statistic, for a group's documents."""
         return f"The mean over the group’s documents. Of each: {sentence_of(self.statistic)}"
 
     @property

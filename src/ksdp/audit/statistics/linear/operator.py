@@ -1,4 +1,4 @@
-"""What documents add to the sums of a run, and products with it that never write it out."""
+"""Contributions of documents to the sums of a run, and products with them that never write them out."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Scales:
     """Shape (s,)."""
 
     def of(self, columns: Ints) -> Scales:
-        """Those of some columns."""
+        """Return the scales of some columns."""
         return replace(self, columns=self.columns[columns])
 
     def written(self) -> Floats:

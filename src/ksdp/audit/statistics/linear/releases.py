@@ -63,7 +63,7 @@ class _Solved(ABC):
 
     @abstractmethod
     def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
-        """What documents add to the sums of a run, and these sums; None where it looks at none."""
+        """Return the contributions of documents to the sums of a run, and these sums; None if it looks at none."""
 
     def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """The equations, with the variance of what they miss where they hold about."""
@@ -134,7 +134,7 @@ class LinearSums(_Solved):
     reads: tuple[str, ...] = ("sweeps",)
 
     def equations(self, observables: Observables, pool: Pool) -> LinearModel:
-        """What documents add to the sums of a run, and these sums."""
+        """Return the contributions of documents to the sums of a run, and these sums."""
         topics, sums, weights = (announced(observables, name) for name in self.needs)
         exact, done = is_exact(pool), len(sums)
         before = int(observables["sweeps"].ravel()[0]) if "sweeps" in observables else done
@@ -186,7 +186,7 @@ class LinearBlocks(_Solved):
     reads: tuple[str, ...] = ("block_sums", "mean", "part_squares")
 
     def equations(self, observables: Observables, pool: Pool) -> LinearModel:
-        """What documents add to the sums of a run, and these sums."""
+        """Return the contributions of documents to the sums of a run, and these sums."""
         blocks, known_sums = announced(observables, "first_blocks"), "block_sums" in observables
         done = int(blocks[1:].any(axis=(1, 2)).sum())
         # With noise three: it also blurs what the later ones are products with.
@@ -266,7 +266,7 @@ def _enough(pool: Pool, numbers: int, done: int) -> int:
 
 
 def mean_of_all(mean: Floats, pool: Pool) -> Floats:
-    """What is subtracted from everybody's rows; the coalition sees the mean of the others' and knows its own."""
+    """Return the mean that is subtracted from all rows; the coalition sees the others' and knows its own."""
     if pool.subtracted is None:
         return mean
     outside = pool.share * pool.drawn.shape[0] + (0 if pool.remaining is None else pool.remaining.shape[0])
@@ -275,14 +275,14 @@ def mean_of_all(mean: Floats, pool: Pool) -> Floats:
 
 
 LINEAR: tuple[Statistic, ...] = (LinearBlocks(), LinearSums())
-"""What the entry point gives."""
+"""Statistics that the entry point gives."""
 
 
 Added = Callable[[str, Floats], float]
 """The variance of what `noisy` added to each entry of an announced array, given its name and the array."""
 
 Adds = Callable[[sp.csr_array], FactoredContributions]
-"""What each document adds to the sums of a run."""
+"""Contributions of each document to the sums of a run."""
 
 
 Solvable = Callable[[Observables, Pool, Added], tuple[Adds, LinearSystem]]
@@ -315,7 +315,7 @@ class LinearReleases(_Solved):
     family: str = "rounds"
 
     def equations(self, observables: Observables, pool: Pool) -> LinearModel:
-        """What documents add to the sums of a run, and these sums."""
+        """Return the contributions of documents to the sums of a run, and these sums."""
         own = cast(Mechanism, own_mechanism(pool.mechanism))
         given = _with_equations(own.releases(pool.drawn.shape[1]))
         equations = cast(Solvable, next(given[name] for name in self.needs if name in given).equations)
@@ -358,12 +358,12 @@ FEWEST = 1 / 16
 says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in
 one run against all out 0.29 by `FirstOrderBasis` and 0.30 by these; solved, ten seconds a run, 0.34)."""
 _ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
-"""What rounds announce, which filters of their own look at."""
+"""Releases of rounds that filters of their own examine."""
 
 
 @dataclass(frozen=True)
 class LinearBasis(_Solved):
-    """Who was in a run, by the equations that its singular vectors solve.
+    """Score who was in a run by the equations that its singular vectors solve.
 
     As `LinearBlocks`, of the final V alone. Where a run stopped before it had converged, or there is noise, what
     the equations miss is taken from one run on what databases are drawn from; where that is not small beside what
@@ -388,7 +388,7 @@ class LinearBasis(_Solved):
         return f"{MOST_SOLVED:,} documents or fewer, or to be named: of more it only proves leaks, and is dear"
 
     def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
-        """What documents add to the sums that V leaves, and these sums; None where they are too few."""
+        """Return the contributions of documents to the sums that V leaves, and these sums; None if too few."""
         V = np.ascontiguousarray(announced(observables, "V"))
         if pool.mechanism is None or not _enough_for_all(numbers_of_basis(*V.shape), _who_may(pool)):
             return None
@@ -488,16 +488,16 @@ class OfFirstRound(WrappedStatistic, _Solved):
 
     @property
     def sentence(self) -> str:
-        """That of the statistic, for the first round."""
+        """Sentence of the statistic, for the first round."""
         return f"Of the first round alone: {sentence_of(self.statistic)}"
 
     @property
     def family(self) -> str:
-        """That of the statistic."""
+        """Family of the statistic."""
         return self.statistic.family
 
     def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
-        """Those of the statistic, of the first round."""
+        """Return the equations of the statistic, of the first round."""
 
         def cut() -> Observables:
             of_first = {

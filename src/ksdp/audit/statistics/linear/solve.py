@@ -50,7 +50,7 @@ class RunSystem:
     """Equations of one run, z = sum of b_i a_i + noise, and what is known of them."""
 
     made: ContributionOperator
-    """What documents add that may be in."""
+    """Contributions of the candidates."""
     residual: Floats
     """The sums less what is expected of them, shape (numbers,)."""
     shares: Floats
@@ -107,7 +107,7 @@ def chosen_way(run: RunSystem) -> Way:
 
 
 def solve(run: RunSystem) -> Fitted | Direction:
-    """What the equations say of each document, in the columns that one of them has an entry in."""
+    """Score every document by the equations of the columns in which some document has an entry."""
     with one_thread():
         made = run.made
         if not run.exact or not isinstance(made, FactoredContributions):
@@ -237,7 +237,7 @@ _ROUNDING = 2.0**-52
 
 
 def least_squares(run: RunSystem) -> Fitted | Direction:
-    """Who was in by the normal equations of the documents, n of them.
+    """Solve the normal equations of n documents for who was in.
 
     References
     ----------

@@ -124,7 +124,7 @@ class WithinBasis:
     """
 
     columns: NDArray[np.bool_]
-    """Those that some vector has an entry in, shape (d,)."""
+    """Columns in which some vector has an entry, shape (d,)."""
     first: Floats
     """The leading vector, shape (d,)."""
 
@@ -363,7 +363,7 @@ def _who_may(possible: Feasibility | None, documents: Documents) -> NDArray[np.b
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:
-    """Those who may be in, with the probability that they are; None where that is everybody, or hardly anybody."""
+    """Candidates with the probability that they are in a run; None if these are all documents, or hardly any."""
     places = np.flatnonzero(may)
     if len(places) == rows.shape[0] or len(places) < 2:
         return None

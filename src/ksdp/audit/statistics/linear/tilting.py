@@ -1,4 +1,4 @@
-"""Who was in, by exponential tilting: the most even draw of documents that agrees with the sums."""
+"""Exponential tilting: the most even draw of documents that agrees with the sums."""
 
 from __future__ import annotations
 
