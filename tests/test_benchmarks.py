@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import bounds, plain, signed, signed_lists
+from benchmarks import plain, signed, signed_lists
 
 from ksdp.audit.verdicts.laws import ks_tables
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -19,23 +19,6 @@ NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_finds_what_it_measures(name: str) -> None:
     importlib.import_module(f"benchmarks.{name}")
-
-
-def test_a_bound_is_kept_where_now_is_small_enough_or_then_was_large_enough() -> None:
-    rows = [
-        bounds.Bound("CPU s", 100.0, 450.0, fewer=4.6),
-        bounds.Bound("CPU s", 100.0, 460.0, fewer=4.6),
-        bounds.Bound("GB", 2.004, 6.54, most=2.0),
-        bounds.Bound("clock s", 9.96, most=15.0),
-        bounds.Bound("clock s", 80.0, 120.0),
-    ]
-    assert [bounds.row(bound) for bound in rows] == [
-        "| CPU s | 450 | 100 | 4.50 | 4.6 times fewer | **no** |",
-        "| CPU s | 460 | 100 | 4.60 | 4.6 times fewer | yes |",
-        "| GB | 6.54 | 2 | 3.26 | at most 2 | **no** |",
-        "| clock s |  | 9.96 |  | at most 15 | yes |",
-        "| clock s | 120 | 80 | 1.50 |  |  |",
-    ]
 
 
 def test_documents_with_arms_of_one_size_are_tested_together_and_stay_in_their_places() -> None:

@@ -90,15 +90,6 @@ def entry_points() -> Any:
     return found(group="dask_cli")
 
 
-def test_settings_are_those_that_dask_has() -> None:
-    import distributed  # noqa: F401 - its settings are known once it is there
-
-    for name, value in named("ConfigMap")["dask"]["data"].items():
-        assert isinstance(value, str)
-        if name.startswith("DASK_"):
-            dask.config.get(name.removeprefix("DASK_").lower().replace("__", ".").replace("_", "-"))
-
-
 def test_the_key_is_asked_for_on_both_sides() -> None:
     settings = named("ConfigMap")["dask"]["data"]
     assert settings["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"

@@ -75,19 +75,6 @@ def test_every_key_and_column_has_a_sentence(page: str) -> None:
     assert [row for row in rows if row.rstrip().endswith("):")] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "sentences"),
-    [
-        ("One two three. Four five.", 5, 2),
-        ("# Title\n\n- An item: `code here` counts as one.\n- Another.\n\n| a cell | not counted |\n", 7, 2),
-        ("See [the page](x.md). It is 3.5 long.\n\n```\nno prose at all\n```\n", 7, 2),
-    ],
-)
-def test_words_and_sentences_are_counted(text: str, words: int, sentences: int) -> None:
-    counted = script("plain_english").counts(text)
-    assert (counted.words, counted.sentences) == (words, sentences)
-
-
 def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     """Numbers of a page's prose and tables that no command printed that the same part of the page names."""
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -25,14 +25,3 @@ def page(table: ModuleType) -> str:
 def test_the_page_is_of_today(page: str) -> None:
     written = (ROOT / "docs" / "audit-and-run.md").read_text(encoding="utf-8")
     assert written == page, "run tools/lever_table.py"
-
-
-def test_it_tells_what_a_run_refuses(page: str) -> None:
-    rows = {cells[0]: cells[1:] for line in page.splitlines() if len(cells := line.strip("| ").split(" | ")) == 3}
-    assert rows["`levers.most_frequent` alone"] == ["-", "all"]
-    assert rows["`levers.terms`"] == ["all", "-"]
-    both, alone = rows["`levers.basis`, `directions`"]
-    assert "all but " in both
-    assert "`pd-nmf`" in both
-    assert alone == "-"
-    assert not {"`moments`", "`pd-pca`"} & set(both.removeprefix("all but ").split(", "))

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from papers import __main__ as papers
-from papers import data, dpdispca, fedpower, gains, leaks, outcome, pem
+from papers import data, fedpower, gains, leaks, outcome, pem
 from scipy.optimize import nnls
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,19 +62,6 @@ def test_a_table_from_the_command_to_its_page(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "fedpower-figure-2.png").exists() == outcome.can_draw()
 
 
-def test_dpdispca_captures_more_with_more_epsilon_and_more_rows() -> None:
-    rows = dpdispca.synthetic(20_000, 1, features=20)
-    assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12
-    points = dpdispca.CurvePoints((0.2, 50.0), (100, 2000, 2001), epsilon=1.0, size=500)
-    measured = dpdispca.captured(rows, 3, points)
-    by = {(axis, epsilon, size): shares for axis, epsilon, size, shares in measured}
-    assert by["epsilon", 50.0, 500]["DPdisPCA"] > by["epsilon", 0.2, 500]["DPdisPCA"]
-    assert by["site size", 1.0, 2000]["DPdisPCA"] > by["site size", 1.0, 100]["DPdisPCA"]
-    assert by["epsilon", 50.0, 500]["full"] > 0.99
-    assert by["epsilon", 50.0, 500]["pooled, private"] > by["epsilon", 0.2, 500]["DPdisPCA"]
-    assert len(dpdispca.outcome({"small": measured}).rows) == 4  # no rows for sites of 2,001
-
-
 @pytest.fixture(scope="module")
 def stars() -> sp.csr_array:
     rng = np.random.default_rng(4)
@@ -102,17 +89,6 @@ def categories(rows: int = 200) -> sp.csr_array:
     rng = np.random.default_rng(6)
     table = pd.DataFrame({name: rng.choice(["a", "b", "c"], rows, p=[0.7, 0.2, 0.1]) for name in "wxyz"})
     return data.one_hot(table)
-
-
-def test_noise_at_every_client_loses_more_than_at_two_servers() -> None:
-    rows = categories()
-    np.testing.assert_array_equal(rows.sum(axis=1), 4)
-    means = pem.nursery_experiment(rows, 3, seeds=3)
-    pairs = pem.mushroom_experiment(rows, 0.2, longest=4)
-    for experiment in (means, pairs):
-        assert experiment.mean(pem.NO_PRIVACY, pem.SERVERS) == 0
-        assert experiment.mean(60.0, 100) > experiment.mean(60.0, pem.SERVERS)
-    assert len(pem.outcome([means, pairs], (1.0, 60.0)).rows) == 2 * (1 + 2 + len(pem.CLIENTS))
 
 
 def test_folds_are_judged_on_records_that_they_did_not_learn_from() -> None:
@@ -143,54 +119,6 @@ def test_errors_are_those_of_dense_projections_and_of_nonnegative_least_squares(
     assert topics.error(T, test, np.arange(300, 400)) == pytest.approx(slow, rel=1e-3)
 
 
-def test_small_parties_gain_more_and_noise_loses(rows: sp.csr_array) -> None:
-    small, large = gains.uplift(gains.LowRank(rows), (2,), (0.01, 0.3), splits=2, parties=2)
-    assert small.together > large.together > 0
-    assert small.private < small.together
-    assert (
-        gains.uplift_outcome({"rows": [small, large]}, "Hardt-Roth").notes[0].startswith("rows, k = 2: together +")
-    )
-
-
-def test_regression_uses_everybodys_components_and_a_partys_own_coefficients(rows: sp.csr_array) -> None:
-    directions = np.linalg.svd(rows.toarray(), full_matrices=False)[2]
-    task = gains.Regression(rows, np.asarray(rows @ directions[:2].T @ np.array([3.0, -2.0]) + 1))
-    test, held = np.arange(100), np.arange(100, 200)
-    assert task.error(directions[:2], held, test) < 1e-9
-    assert task.error(directions[-2:], held, test) > 0.05
-
-
-def test_every_start_is_scored_in_the_same_settings() -> None:
-    rng = np.random.default_rng(2)
-    topics = rng.dirichlet(np.full(30, 0.1), size=3)
-    mixtures = rng.dirichlet(np.full(3, 0.3), size=300) @ topics
-    words = sp.csr_array(np.array([rng.multinomial(40, row / row.sum()) for row in mixtures], dtype=float))
-    scores = gains.starts_scores(words, (2,), (0.2, 0.4), (3,), 1)
-    assert {name: len(some) for name, some in scores.items()} == dict.fromkeys(gains.PRINTED, 2)
-    errors = {name: np.mean([score[0] for score in some]) for name, some in scores.items()}
-    assert all(0 < error < 1 for error in errors.values())
-    assert errors["pd-nmf-init"] < 1.1 * errors["nnsvd"]
-    assert (
-        gains.coherence(np.kron(np.eye(2), np.ones((1, 10))), sp.csr_array(np.kron(np.eye(2), np.ones((3, 10)))))
-        == 1
-    )
-    by_start = {row[1]: row[2] for row in gains.starts_outcome({"words": scores}).rows}
-    assert by_start["random"] == pytest.approx(3.96)
-
-
-def test_small_parties_of_ratings_gain_and_the_absurd_penalty_is_not_chosen() -> None:
-    rng = np.random.default_rng(5)
-    likes = 1 + 4 * rng.dirichlet((0.5, 0.5), 150) @ rng.random((2, 25))
-    ratings = sp.csr_array(np.clip(np.rint(likes), 1, 5) * (rng.random((150, 25)) < 0.66))
-    alone, parts = gains.chosen_penalty([ratings], 2, 9), data.split(ratings, 3)
-    assert alone < 5
-    assert gains.chosen_penalty(parts, 2, 9) < 5
-    done = gains.rating_uplift(ratings, ranks=(2,), shares=(0.05, 0.5), sweeps=27)
-    small, large = done.lines[0].y
-    assert small > max(0.0, large)
-    assert max(done.lines[1].y) < small, "noise for an epsilon of a quarter takes more than joining gives"
-
-
 def test_hyperband_gives_the_best_more_and_counts_what_it_tries() -> None:
     """Of an error that is least at 1 and falls with the sweeps, the nearest to 1 of all values that are tried."""
     asked: list[tuple[float, int]] = []
@@ -218,22 +146,3 @@ def test_table_2_says_what_its_p_values_mean(private: sp.csr_array) -> None:
     assert done.rows[0][3] == "0.044 +- 0.02"
     assert int(str(done.rows[0][-1]).rstrip("%")) >= 50  # a run of three documents announces nearly a document
     assert "0.5% and 3.0% have p below 0.05" in done.notes[-1]
-
-
-def test_figure_6_compares_hidden_and_revealed_sigma(private: sp.csr_array) -> None:
-    done = leaks.figure_6({"rows": private}, documents=4, runs=15, rank=2, shares=(0.3,))
-    assert [line.name for line in done.lines] == ["Sigma hidden", "Sigma revealed"]
-    assert all(0 < p <= 1 for line in done.lines for p in line.y)
-
-
-def test_a_small_comparison() -> None:
-    rng = np.random.default_rng(7)
-    dense = rng.gamma(0.3, size=(700, 4)) @ rng.gamma(0.3, size=(4, 40)) + 0.01
-    unit = sp.csr_array(dense / np.linalg.norm(dense, axis=1)[:, None])
-    parties = np.char.add("party ", (np.arange(700) % 3).astype(str))
-    wanted = {name: leaks.MECHANISMS[name] for name in ("PD-SVD, V alone", "moments, advantage 0.2")}
-    done = leaks.compare(unit, parties, "small", documents=4, runs=10, rank=2, splits=2, wanted=wanted)
-    assert [row[0] for row in done.rows] == list(wanted)
-    assert [row[6] for row in done.rows] == [None, 0.2]
-    assert done.rows[0][3] == "100%"
-    assert done.rows[0][7] == "80"

@@ -97,9 +97,7 @@ def test_results_are_frames_of_the_kind_that_the_data_were(counts: Matrix) -> No
     for data, kind in (
         (pl.DataFrame(frame), pl.DataFrame),
         (duckdb.from_arrow(table), duckdb.DuckDBPyRelation),
-        (table, pa.Table),
         (table.to_reader(), pa.Table),
-        (table.to_batches()[0], pa.Table),
     ):
         found = ksdp.audit(data, "pd-svd", **few)
         assert isinstance(found.verdicts, kind)
@@ -216,30 +214,6 @@ def test_a_number_that_cannot_be_squared_is_named_with_its_place(counts: Matrix,
         ksdp.audit(pd.DataFrame(counts).rename(columns=str), mean, **FEW)
 
 
-def test_a_column_that_is_there_twice_is_named(counts: Matrix, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("a,b,a\n" + "1,2,3\n4,5,6\n" * 9)
-    (tmp_path / "spec.toml").write_text('[corpus]\npath = "x.csv"\n[mechanism]\nname = "pd-svd"\nrank = 1\n')
-    with pytest.raises(InputError, match=r"x\.csv, column `a`: occurs 2 times in the header; rename"):
-        ksdp.audit(tmp_path / "spec.toml")
-    with pytest.raises(InputError, match="the column `a` 2 times"):
-        ksdp.audit(pd.DataFrame(counts, columns=list("abcdea")), mean, **FEW)
-
-
-@pytest.mark.parametrize("key", ["margin", "level"])
-def test_what_no_number_of_runs_can_show_is_refused(counts: Matrix, key: str) -> None:
-    with pytest.raises(InputError, match=key):
-        ksdp.audit(counts, mean, **{**FEW, key: 1e-300})
-
-
-def test_own_statistics_find_but_do_not_cover(counts: Matrix) -> None:
-    def first_mean(observables: dict[str, Matrix], documents: Matrix) -> Matrix:
-        return documents @ observables["mean"]
-
-    found = ksdp.audit(counts, mean, statistics=[first_mean], **FEW)
-    assert any(name.startswith("first_mean") for name in found.summary.statistics)
-    assert found.summary.coverage["mean"] == (*("distance:mean", "match:mean", "projection:mean", "simulated"),)
-
-
 def test_products_of_matrices_have_one_thread_as_in_the_command(counts: Matrix) -> None:
     threads: list[int] = []
 
@@ -302,18 +276,6 @@ def test_decisions_are_saved_with_an_audit_and_never_joined_with_others(plain: k
     append(there, [Proposal(found.id, "8", Decision.EXCLUDE, "objection", "Ana")], datetime.now(UTC))
     with pytest.raises(StoreError, match="two logs cannot be joined"):
         found.save(there.root)
-
-
-def test_title_and_declared_prior_are_said_with_what_was_measured(counts: Matrix, plain: ksdp.Audit) -> None:
-    said: dict[str, Any] = {"title": "means", "declared": {"prior": 0.1, "people": 20}}
-    declared = ksdp.audit(counts, mean, **FEW, **said)
-    assert declared.summary.spec.title == "means"
-    assert declared.summary.risk.declared.people == 20
-    assert plain.summary.risk.combined is None
-    assert declared.summary.risk.combined is not None
-    pd.testing.assert_frame_equal(plain.verdicts, declared.verdicts)
-    with pytest.raises(InputError, match=r"`declared.priors`.*did you mean `prior`"):
-        ksdp.audit(counts, mean, **FEW, declared={"priors": 0.1})
 
 
 def test_plan_says_what_it_would_take(counts: Matrix) -> None:
@@ -393,14 +355,3 @@ def test_plot_says_what_to_install_or_draws(plain: ksdp.Audit) -> None:
     else:
         assert len(plain.plot("3").axes[0].lines) >= 2
         assert plain.plot("3")._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"
-
-
-def test_urls_are_named_in_specs(counts: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"a corpus at a URL is named in a spec"):
-        ksdp.audit("s3://bucket/counts.csv?region=eu-west-1", "pd-svd", rank=2, **FEW)
-    with pytest.raises(InputError, match="must be a file of this machine, and no URL"):
-        ksdp.advise("s3://bucket/spec.toml")
-    with pytest.raises(InputError, match="`store` must be a folder"):
-        ksdp.audit(counts, mean, store="s3://bucket/store", **FEW)
-    assert not list(tmp_path.iterdir())

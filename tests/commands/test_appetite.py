@@ -14,11 +14,9 @@ import pytest
 
 import ksdp
 from ksdp.audit.errors import ClearanceError, DamagedFile, InputError, SpecError
-from ksdp.storage.reviews import appetites
 
 from ..typed import typed
 
-TOLERANT = "margin = 0.3\nlevel = 0.05\nmost_sensitive = 1\nmost_undecided = 1\n"
 APPETITE = "margin = 0.3\nlevel = 0.05\nproof = 'every attack'\n"
 SPEC = """
 [corpus]
@@ -75,7 +73,7 @@ def test_an_audit_that_meets_it_exits_with_0_and_says_so_from_then_on(folder: Pa
     typed("check", *store, code=0)
 
 
-def test_report_and_python_say_what_is_met(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_and_python_say_what_is_met(folder: Path, tmp_path: Path) -> None:
     shutil.copy(folder / "rows.csv", tmp_path)
     spec, store = tmp_path / "proved.toml", tmp_path / "store"
     shutil.copy(folder / "proved.toml", spec)
@@ -92,33 +90,8 @@ def test_report_and_python_say_what_is_met(folder: Path, tmp_path: Path, monkeyp
     assert found.appetite.to_json() == told["appetite"]
     kept = ksdp.load(found.save(tmp_path / "copy")).appetite
     assert kept == found.appetite
-    read: list[str] = []
-    once = appetites.read_record
-    monkeypatch.setattr(appetites, "read_record", lambda *given: read.append("once") or once(*given))
-    typed(*named, *asked, "--junit", tmp_path / "a.xml", code=0)
-    assert read == ["once"]
-
-
-@pytest.mark.usefixtures("many_documents")
-def test_python_holds_an_audit_to_an_appetite(folder: Path) -> None:
-    table, asked = pd.read_csv(folder / "rows.csv"), {"margin": 0.3, "level": 0.05}
-    settings = {
-        "id": "who",
-        "party_size": 0.5,
-        "with_runs": 30,
-        "rank": 2,
-        "margin": 0.3,
-        "columns": list("abcde"),
-    }
-    found = ksdp.audit(table, "moments", advantage=0.3, appetite=asked, **settings)
-    assert found.appetite is not None
-    assert found.appetite.met
-    missed = ksdp.audit(table, "pd-svd", appetite=asked, **settings).appetite
-    assert missed is not None
-    assert {one.name for one in missed.missed} <= {"sensitive", "undecided"}
-    assert ksdp.audit(table, "pd-svd", **settings).appetite is None
     with pytest.raises(SpecError, match=r"decision.margin"):
-        ksdp.audit(table, "pd-svd", appetite=asked | {"margin": 0.1}, **settings)
+        ksdp.audit(spec, appetite={"margin": 0.1, "level": 0.05})
 
 
 def test_what_an_audit_is_held_to_stays(folder: Path) -> None:

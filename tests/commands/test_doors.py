@@ -118,17 +118,6 @@ def test_a_url_in_place_of_a_path_is_refused_before_anything_is_made(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_saved_from_python_is_shown_where_it_lies(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).poisson(1.0, (24, 5)).astype(float) + 0.5
-    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=15, fresh_runs=0)
-    store = found.save(tmp_path / "kept")
-    del found  # and with it the folder that it was made in
-    shutil.move(store, tmp_path / "moved")
-    shown = run("show", "latest", "--worst", 3, "--store", tmp_path / "moved")
-    assert shown.count(" p 10^") == 3
-    assert str(tmp_path / "moved" / "audits") in shown
-
-
 def test_show_lists_documents_and_knows_those_left_out(audited: tuple[Path, str]) -> None:
     store, audit = audited
     assert run("show", audit, "--worst", 3, "--store", store).count(" p 10^") == 3
@@ -204,16 +193,6 @@ def test_sql_reads_and_writes_nothing_else(audited: tuple[Path, str], tmp_path: 
         with pytest.raises(InputError, match="the query is refused"):
             ask(opened, audited[1], query)
     assert not target.exists()
-
-
-def test_tables_are_standardised_where_asked(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("a,b\n1,1000\n2,3000\n3,2000\n", encoding="utf-8")
-    spec = CorpusSpec(path=str(path), weighting="standardised")
-    matrix = load_corpus(spec, tmp_path, nonnegative=False).matrix.toarray()
-    np.testing.assert_allclose(matrix.mean(axis=0), 0, atol=1e-12)
-    with pytest.raises(SpecError, match="negative entries"):
-        load_corpus(spec, tmp_path, nonnegative=True)
 
 
 def test_init_takes_a_column_that_counts_rows_for_their_ids(tmp_path: Path) -> None:
@@ -338,24 +317,3 @@ def test_init_names_the_column_of_parties_and_audits_neither_ids_nor_labels(tmp_
     pd.DataFrame({"mailbox": whose, "split": whose}).to_csv(tmp_path / "labels.csv", index=False)
     text = first_spec(str(tmp_path / "counts.npz"), tmp_path, 0.2)
     assert 'labels = "labels.csv"\nparty = "mailbox"\n' in text
-
-
-def test_init_reads_an_array(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", np.random.default_rng(0).random((60, 4)))
-    text = first_spec(str(tmp_path / "a.npz"), tmp_path, 0.2)
-    assert 'columns = ["0", "1", "2", "3"]' in text
-
-
-def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out(tmp_path: Path) -> None:
-    path = tmp_path / "articles.csv"
-    frame = pd.DataFrame(
-        {"url": [f"http://example.org/2013/01/07/an-article-with-a-long-name-{n}" for n in range(60)]}
-    )
-    frame = frame.assign(words=range(60, 0, -1), links=range(7, 67), kind="news", clicks=[None, *range(59)])
-    frame.to_csv(path, index=False)
-    text = first_spec(str(path), tmp_path, 0.2)
-    assert 'columns = ["words", "links"]\nid = "url"\n' in text
-    assert "# left out as numbers are missing: clicks\n# left out as no numbers: kind\n" in text
-    frame[["url", "kind"]].assign(item_id=range(60)).to_csv(path, index=False)
-    with pytest.raises(CorpusError, match="no column holds texts of several words, or numbers without gaps"):
-        first_spec(str(path), tmp_path, 0.2)

@@ -15,9 +15,9 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import measured
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.results.parts import count_verdicts
+from ksdp.audit.results.parts import CorpusSummary, count_verdicts
 from ksdp.audit.results.summarise import chance
-from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.runs import BlockValues
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.design import Block
@@ -36,6 +36,7 @@ from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, append
 from ksdp.storage.store import Store
 
 from ..screens import round_of, screened
+from ..summaries import example, stored_values
 
 PAPER = ("w-max", "sigma")
 STATISTICS = ("first-order-mean", "missing-weight", "row-space-energy", "w-max")
@@ -75,39 +76,19 @@ def _summary(
             "uncorrected_below_level": int((smallest <= np.log10(rule.level)).sum()),
         }
     needed = decisions.runs_to_decide[np.isfinite(decisions.runs_to_decide)]
-    runs = int((tested.n_with + tested.n_without).max())
-    return {
-        "version": VERSION,
+    runs, usual = int((tested.n_with + tested.n_without).max()), example()
+    return usual.to_json() | {
         "audit": "0123456789ab",
-        "corpus": "sha256:" + "0f" * 32,
         "mechanism": spec.mechanism.name,
-        "mechanism_version": 1,
         "parameters": spec.mechanism.parameters,
         "guarantee": measured("a test").as_json(),
         "documents": len(tested),
         "runs": runs,
-        "valid": True,
         "verdicts": asdict(count_verdicts(decisions.verdict, decisions.proof == "every attack")),
         "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},
-        "opens": "every round",
-        "announced": [],
-        "coverage": {},
-        "unread": [],
         "paper_alone": alone,
-        "controls": {
-            "null": 24,
-            "null_smallest_p": 0.031,
-            "planted": 8,
-            "planted_largest_p": 3.1e-74,
-            "shuffled": len(tested),
-            "shuffled_smallest_p": 0.004,
-            "canaries": 60,
-            "canaries_smallest_distance": 1.0,
-            "canaries_sensitive": 60,
-            "reason": None,
-        },
         "power": {
             "detectable_D": float(np.median(detectable_distance(*arms, len(tested), len(names), rule))),
             "certifiable_margin": float(np.median(band_width(*arms, rule.level / tested.distance.size))),
@@ -117,41 +98,22 @@ def _summary(
         "looks": [
             {"runs": runs, "level": rule.level, "tested": len(tested), "verdicts": dict.fromkeys(VERDICTS, 0)}
         ],
-        "fresh": None,
-        "knows_all": None,
-        "corpus_about": {
-            "documents": len(tested),
-            "features": 12164,
-            "entries": 88 * len(tested),
-            "without_features": 3,
-            "parties": parties,
-        },
-        "design": {
+        "corpus_about": asdict(CorpusSummary(len(tested), 12164, 88 * len(tested), 3, parties)),
+        "design": asdict(usual.design)
+        | {
             "kind": spec.design.kind,
-            "unit": "document",
             "sampling": spec.design.sampling,
             "party_rows": max(1, len(tested) // 10),
-            "honest_rows": 0,
-            "coalition_rows": 0,
             "share": 0.1,
             "n_with": [int(f(tested.n_with)) for f in (np.min, np.median, np.max)],
         },
         "spec": spec.model_dump(mode="json"),
-        "cached_runs": 0,
         "sampled_runs": runs,
-        "fresh_sampled_runs": 0,
-        "damaged_blocks": [],
-        "seconds": 61.2,
-        "seconds_by_stage": {"sample": 54.8, "test": 4.1},
-        "provenance": {
+        "provenance": asdict(usual.provenance)
+        | {
             "finished": "2026-11-21T07:02:11+00:00",
-            "versions": {"python": "3.11.2", "ksdp": "0.1.0", "numpy": "2.4.6", "scipy": "1.17.1"},
-            "packages": {"ksdp": "0.1.0"},
             "spec": spec.hash,
-            "runs_folder": "5f2d0c9a1b7e4d3386aa",
             "seed": spec.seed,
-            "blocks": 16,
-            "runs_a_block": 128,
             "stages": [_stored("5f2d0c9a1b7e4d3386aa", names, len(tested), runs)],
         },
     }
@@ -159,15 +121,8 @@ def _summary(
 
 def _stored(source: str, names: Sequence[str], documents: int, runs: int) -> dict[str, Any]:
     chosen = content_key(dict.fromkeys(names, 1))
-    return {
-        "stage": "first",
-        "documents": documents,
-        "runs": runs,
-        "runs_a_block": 128,
-        "statistics": list(names),
-        "values": f"runs/{source}/values/{chosen}",
-        "key": f"{source}/{chosen}",
-    }
+    where = {"values": f"runs/{source}/values/{chosen}", "key": f"{source}/{chosen}"}
+    return asdict(stored_values(documents=documents, runs=runs, statistics=list(names), **where))
 
 
 def _values(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +16,6 @@ from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LIMITS, LocalReviewer
 from ksdp.storage.store import Store
-
-from ..fences import fences
 
 
 @pytest.fixture
@@ -65,15 +61,3 @@ def test_a_body_that_is_cut_off_is_no_crash(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
             there.sendall(head.encode() + body)
     assert b" 200 " in ask(port)
-
-
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
-def test_nginx_reads_the_example(tmp_path: Path, certificate: Path) -> None:
-    (server,) = fences("scheduling.md", "nginx")
-    server = server.replace("/etc/ssl/review.pem", str(certificate))
-    server = server.replace("/etc/ssl/review.key", str(certificate.with_name("key.pem")))
-    (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\n{server}}}\n")
-    done = subprocess.run(
-        ["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +156,6 @@ def test_guesses_of_tokens_are_limited_by_address() -> None:
     assert source.reviewer(request("10.0.0.9", authorization=f"Bearer {TOKEN}")) == "Grace"
     now[0] += 61
     assert source.reviewer(request(authorization=f"Bearer {TOKEN}")) == "Grace"
-
-
-def test_nobody_waits_for_a_clock_that_was_set_back() -> None:
-    assert TokenReviewers({}).clock is time.monotonic
 
 
 def test_a_header_without_a_proxy_is_refused() -> None:

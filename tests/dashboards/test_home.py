@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ksdp.audit.errors import InputError
 from ksdp.audit.screening.clearance import attempt_of, question_of
 from ksdp.dashboards.home import HomePage, QuestionRow, read_home_page
 from ksdp.storage.audits.ledger import record_attempt
@@ -18,7 +16,6 @@ from ksdp.storage.schedules.schedule_files import append_run, note_failure, read
 from ksdp.storage.store import Store
 
 from ..clearances import signed_copy
-from ..typed import typed
 
 NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
 
@@ -117,13 +114,3 @@ def test_damage_and_a_review_that_is_due_are_named(own_store: Store) -> None:
     assert len(said) == 2
     assert all("ksdp check" in one for one in said)
     file.write_text(json.dumps(told))
-
-
-def test_a_port_that_is_taken_is_refused_before_an_address_is_printed(
-    history_store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port} cannot be used: .* `--port` names another"):
-            typed("review", "--store", history_store.root, "--port", port)
-    assert "http://" not in capsys.readouterr().err

@@ -80,15 +80,3 @@ def test_runs_are_listed_with_who_what_how_much_and_at_what_cost(tmp_path: Path)
         "server hub",
     ):
         assert shown in said, shown
-
-
-def test_a_damaged_record_is_told_and_not_passed_over(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "store")
-    keep_party_run(store, run("1"), "1 run with noise")
-    keep_party_run(store, run("2", claimed={"epsilon": 2.0, "delta": 1e-5}), "")
-    path = store.root / "party-runs" / ("2" * 64 + ".json")
-    path.write_text(path.read_text().replace('"epsilon": 2.0', '"epsilon": 1.0'))
-    said = words(store)
-    assert "What is kept of 1 run is damaged" in said
-    assert said.count("2" * 16) == 1
-    assert "epsilon 1" not in said

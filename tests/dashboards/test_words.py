@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from ksdp.dashboards.words import decimal, duration, label, p_value, plural, power_of_ten
+from ksdp.dashboards.words import duration, label, p_value
 
 
 @pytest.mark.parametrize(
@@ -21,10 +20,6 @@ from ksdp.dashboards.words import decimal, duration, label, p_value, plural, pow
 )
 def test_a_p_value_never_underflows(log10_p: float, written: str) -> None:
     assert p_value(log10_p) == written
-
-
-def test_what_is_missing_is_a_dash() -> None:
-    assert decimal(None) == decimal(np.nan) == "–"
 
 
 @pytest.mark.parametrize(
@@ -43,8 +38,3 @@ def test_a_name_is_escaped_cut_and_kept_in_its_direction() -> None:
     assert written.startswith('<bdi title="&lt;i&gt;xxx')
     assert written.endswith("xxxxx&#34;end</bdi>")
     assert label("a\0b\x1bc") == "<bdi>a�b�c</bdi>"
-
-
-def test_words_fit_their_number() -> None:
-    assert [plural(n, "run", "runs") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert power_of_ten(2.0) == "10<sup>2.0</sup>"

@@ -70,10 +70,6 @@ def tables(**changed: Any) -> dict[str, Any]:
     } | changed
 
 
-def noise_alone(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return ksdp.noise(np.zeros(20), rng, scale=1.0)
-
-
 def called_so(rows: Iterable[Planted]) -> Counter[str]:
     return sum((Counter(row.called) for row in rows), Counter())
 
@@ -134,25 +130,6 @@ def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
         typed("clear", audited.audit, *to)
     with pytest.raises(InputError, match="has no verdicts that could be looked into"):
         typed("power", audited.audit, "--store", store)
-
-
-@pytest.mark.validity
-def test_leaks_of_groups_are_found(folder: Path) -> None:
-    rows = pd.read_parquet(folder / "x.parquet").assign(who=[f"p{at // 2}" for at in range(90)])
-    rows.to_parquet(folder / "x.parquet")
-    grouped = tables(
-        corpus={"path": "x.parquet", "id": "id", "group": "who"},
-        design={"party_size": 0.5, "with_runs": 700, "unit": "group"},
-    )
-    store = folder / "store"
-    audited = run_audit(open_spec(parse_spec(grouped), folder), store, HERE)
-    assert audited.verdicts.clear > 40
-    typed("power", audited.audit, "--store", store, "--here", 1, code=0)
-    found = read_strength(Store(store).audit(audited.audit))
-    assert found is not None
-    above = [row for row in found.rows if row.above >= 0.1]
-    called = called_so(above)
-    assert called["sensitive"] > 3 * called["clear"]
 
 
 def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:

@@ -61,10 +61,6 @@ def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     assert found.valid
 
 
-def test_a_statistic_may_be_given_as_its_class(tmp_path: Path) -> None:
-    assert audit(tmp_path, GOOD, names='["{module}:AlongTheSum"]')
-
-
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

@@ -14,28 +14,15 @@ from ksdp.flows.prepare import open_spec, prepare
 
 
 def spec_of(mechanism: str) -> Spec:
-    return parse_spec(
-        {
-            "corpus": {"path": "table.csv"},
-            "mechanism": {"name": mechanism, "rank": 2},
-            "design": {"party_size": 10, "with_runs": 5},
-        }
-    )
+    tables = {"corpus": {"path": "table.csv"}, "mechanism": {"name": mechanism, "rank": 2}}
+    return parse_spec(tables | {"design": {"party_size": 10, "with_runs": 5}})
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
+def test_negative_entries_are_refused_for_nmf_alone_and_before_anything_is_written(tmp_path: Path) -> None:
     table = pd.DataFrame(np.random.default_rng(0).random((40, 4)), columns=list("abcd"))
     table.loc[6, "c"] = -0.5
     table.to_csv(tmp_path / "table.csv", index=False)
-    return tmp_path
-
-
-def test_negative_entries_are_refused_for_nmf_before_anything_is_written(base: Path) -> None:
     with pytest.raises(CorpusError, match=r"table\.csv.*row 7.*c.*negative"):
-        prepare(open_spec(spec_of("pd-nmf"), base), base / "store")
-    assert not (base / "store").exists()
-
-
-def test_negative_entries_are_fine_for_the_svd(base: Path) -> None:
-    assert len(prepare(open_spec(spec_of("pd-svd"), base), base / "store").plan.audited) == 40
+        prepare(open_spec(spec_of("pd-nmf"), tmp_path), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    assert len(prepare(open_spec(spec_of("pd-svd"), tmp_path), tmp_path / "store").plan.audited) == 40

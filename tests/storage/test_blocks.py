@@ -74,15 +74,6 @@ def test_a_part_of_the_values_comes_back_bit_for_bit(tmp_path: Path, precision: 
     assert (np.frombuffer(table["energy"][4].as_py(), values.dtype) == values[4][kept[4]]).all()
 
 
-def test_values_can_be_read_with_any_parquet_tool(tmp_path: Path) -> None:
-    measured = written(tmp_path, documents=5)
-    table = pq.read_table(tmp_path / block_name(BLOCK))
-    cell = table["energy"][3].as_py()
-    assert (np.frombuffer(cell, "<f4") == measured.values["energy"][3]).all()
-    bits = np.unpackbits(np.frombuffer(table["inclusion"][3].as_py(), np.uint8), bitorder="little")
-    assert (bits[: len(BLOCK)] == measured.inclusion[3]).all()
-
-
 def test_arrays_with_many_zeros_come_back_bit_for_bit_and_take_less(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     kept = rng.random(999) < 0.5
@@ -104,23 +95,6 @@ def test_arrays_with_many_zeros_come_back_bit_for_bit_and_take_less(tmp_path: Pa
     cells = pq.read_table(tmp_path / block_name(BLOCK))["V"].to_pylist()
     assert (np.frombuffer(cells[2], "<f4") == stored[2]["V"][stored[2]["V"] != 0]).all()  # with any tool
     assert cells[1] == b""
-
-
-def test_observables_come_back_with_their_shapes(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    runs = [
-        {"V": rng.normal(size=(3, 50)).astype("float32"), "sigma": rng.random(3).astype("float32")}
-        for _ in range(13)
-    ]
-    writer = ObservablesWriter(BLOCK, "key")
-    for run in runs:
-        writer.add(run)
-    writer.write(tmp_path)
-    back = list(read_observables(tmp_path, BLOCK, "key"))
-    assert len(back) == 13
-    for run, again in zip(runs, back, strict=True):
-        assert run.keys() == again.keys()
-        assert all((run[name] == again[name]).all() for name in run)
 
 
 def test_a_block_under_another_key_is_refused(tmp_path: Path) -> None:

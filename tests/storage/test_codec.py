@@ -14,10 +14,8 @@ from ksdp.storage.codec import (
     SUMS,
     check_checksum,
     checksums_hold,
-    drop_checksum,
     read_object,
     write_checked_json,
-    write_checksum,
     write_text_with_checksum,
 )
 
@@ -67,13 +65,6 @@ def test_a_file_that_was_never_sealed_or_is_gone_is_refused(file: Path) -> None:
     with pytest.raises(StoreError, match=r"this has no d\.json") as absent:
         check_checksum(file.with_name("d.json"), "this")
     assert not isinstance(absent.value, DamagedFile)
-
-
-def test_a_seal_can_be_dropped_and_put_again(file: Path) -> None:
-    drop_checksum(file)
-    assert not checksums_hold([file])
-    write_checksum(file)
-    assert checksums_hold([file])
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -90,11 +88,6 @@ def test_rows_that_weigh_nothing_are_left_out_with_their_labels(load, tmp_path):
     assert corpus.features == 2  # columns keep their places
 
 
-def test_no_row_with_features(load, tmp_path):
-    sp.save_npz(tmp_path / "a.npz", sp.csr_array([[1, 0], [3, 0]]))
-    assert refused(load, "a.npz") == "a.npz: no feature is left in any of 2 rows."
-
-
 def test_texts_of_which_no_word_is_agreed_on_say_so(load, tmp_path):
     (tmp_path / "a.csv").write_text("text\nword01 word02\nword02 word03\n")
     (tmp_path / "v.txt").write_text("word01\nword02\n")
@@ -127,21 +120,6 @@ def test_the_format_is_told_from_name_keys_and_columns(load, tmp_path, counts_fi
     assert load("r.csv", format="table").matrix.shape == (3, 4)
     assert load("r.csv", user="age").ids.tolist() == ["1", "2"]
     assert load("r.csv", rating="stars").matrix.shape == (3, 4)  # no such column: a table
-
-
-@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl"])
-def test_texts_in_three_formats(load, tmp_path, name):
-    path = tmp_path / name
-    {
-        "t.parquet": lambda: TEXTS.to_parquet(path),
-        "t.csv": lambda: TEXTS.to_csv(path, index=False, quoting=1),
-        "t.jsonl": lambda: TEXTS.to_json(path, orient="records", lines=True),
-    }[name]()
-    corpus = load(name, text="body", id="key", party="office", weighting="counts")
-    np.testing.assert_array_equal(corpus.matrix.toarray(), [[2, 1], [0, 1], [2, 0]])  # apple, pear
-    assert corpus.ids.tolist() == ["11", "12", "14"]
-    assert corpus.party.tolist() == ["x", "x", "y"]
-    assert corpus.left_out == ("13", "15")
 
 
 def test_observed_zeros_are_kept_for_ratings_only(load, tmp_path):
@@ -195,23 +173,13 @@ def test_a_party_idf_needs_a_party(load, tmp_path, counts_file):
     load(counts_file, idf="party", weighting="counts")
 
 
-def test_a_count_matrix_has_no_named_columns(load, counts_file):
-    assert refused(load, counts_file, party="site", id="who") == (
-        "a.npz: a count matrix has no columns `who`, `site`; set `corpus.labels`."
-    )
-
-
 @pytest.mark.parametrize(
     ("path", "keys", "problem"),
     [
         ("a.npz", {"text": "body"}, "`corpus.text` does not apply to the format 'counts' of a.npz"),
-        ("a.npz", {"columns": ("a",)}, "`corpus.columns` does not apply"),
         ("t.csv", {"text": "body", "labels": "l.csv"}, "`corpus.labels` does not apply to the format 'text'"),
-        ("t.csv", {"columns": ("a",), "vocabulary": "v"}, "`corpus.vocabulary` does not apply"),
-        ("t.csv", {"text": "body", "columns": ("a",)}, "`corpus.columns` does not apply"),
         ("t.csv", {"format": "text"}, "`corpus.text` must name the column"),
         ("demo", {"text": "body"}, "`corpus.text` does not apply to the format 'demo'"),
-        ("demo", {"id": "a"}, "the demo corpus has its own"),
         ("other", {"format": "demo"}, "`corpus.path` must be 'demo'"),
     ],
 )
@@ -223,35 +191,7 @@ def test_keys_that_do_not_go_together(load, tmp_path, counts_file, path, keys, p
 # the demo corpus
 
 
-def test_the_demo_corpus(tmp_path):
-    corpus = load_corpus(CorpusSpec(path="demo", idf="party"), tmp_path, nonnegative=True)
-    assert len(corpus) >= 3000
-    assert set(corpus.party) == {"numpy", "pandas", "scipy"}
-    assert corpus.group is None
-    np.testing.assert_allclose(sp.linalg.norm(corpus.matrix, axis=1), 1, rtol=1e-12)
-
-
-@pytest.mark.validity
-def test_stripped_docstrings_are_refused():
-    code = (
-        "from pathlib import Path; from ksdp.audit.specs.models import CorpusSpec; "
-        "from ksdp.storage.corpora import load_corpus; "
-        "load_corpus(CorpusSpec(path='demo'), Path(), nonnegative=True)"
-    )
-    done = subprocess.run([sys.executable, "-OO", "-B", "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stderr.strip().endswith("demo: most docstrings are stripped, because Python runs with -OO.")
-
-
 # real data
-
-
-def test_kos(data_folder):
-    spec = CorpusSpec(path="kos/counts.npz", vocabulary="kos/vocabulary.txt")
-    corpus = load_corpus(spec, data_folder, nonnegative=True)
-    assert corpus.matrix.shape == (3430, 6906)
-    assert corpus.matrix.nnz == 353_160
-    raw = load_corpus(spec.model_copy(update={"weighting": "counts"}), data_folder, nonnegative=True)
-    assert raw.matrix.sum() == 467_714
 
 
 def test_enron_mailboxes_are_parties(data_folder):
@@ -270,18 +210,6 @@ def test_enron_mailboxes_are_parties(data_folder):
     assert len(set(corpus.party)) == 6
 
 
-def test_movielens_is_its_pivot_table(data_folder):
-    corpus = load_corpus(CorpusSpec(path="movielens-1m/ratings.parquet"), data_folder, nonnegative=True)
-    assert corpus.matrix.shape == (6040, 3706)
-    assert corpus.matrix.nnz == 1_000_209
-    frame = pd.read_parquet(data_folder / "movielens-1m/ratings.parquet")
-    some = frame[frame["user_id"] == 4169].sort_values("item_id")
-    row = corpus.matrix[[corpus.ids.tolist().index("4169")]]
-    assert row.data.tolist() == some["rating"].tolist()
-    items = np.sort(frame["item_id"].unique())
-    assert items[row.indices].tolist() == some["item_id"].tolist()
-
-
 # an agreed vocabulary
 
 
@@ -293,16 +221,3 @@ def test_texts_are_counted_in_the_terms_and_the_order_that_were_agreed(load, tmp
     assert corpus.left_out == ("3",)
     spec = CorpusSpec(path="t.csv", text="body", vocabulary="v.txt")
     assert corpus_features(spec, tmp_path) == ("sat", "zebra", "cats")
-
-
-def test_a_vocabulary_holds_each_term_once(load, tmp_path):
-    pd.DataFrame({"body": ["cats sat"]}).to_csv(tmp_path / "t.csv", index=False)
-    (tmp_path / "v.txt").write_text("sat\ncats\nsat\n", encoding="utf-8")
-    said = refused(load, "t.csv", text="body", vocabulary="v.txt")
-    assert said == "v.txt: line 3 is a term for the second time."
-
-
-def test_features_that_nobody_names_are_refused(tmp_path):
-    with pytest.raises(SpecError, match=r"`corpus.vocabulary` or `corpus.columns`"):
-        corpus_features(CorpusSpec(path="a.npz"), tmp_path)
-    assert corpus_features(CorpusSpec(path="t.csv", columns=("b", "a")), tmp_path) == ("b", "a")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from ksdp.audit.errors import StoreError
@@ -24,13 +23,11 @@ from ksdp.storage.findings import (
     STATISTICS,
     VERDICTS,
     Curve,
-    StatisticTestRow,
     Table,
     read_curves,
     read_document,
     read_spec,
     read_verdicts,
-    row_json,
     write_curves,
     write_effects,
     write_findings,
@@ -104,24 +101,6 @@ def test_a_summary_of_another_version_or_damaged_is_refused(
         read_summary(tmp_path)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no audit"):
-        read_spec(tmp_path / "nope")
-    with pytest.raises(StoreError, match="no finished audit"):
-        read_summary(tmp_path)
-    with pytest.raises(StoreError, match=r"has no verdicts\.parquet"):
-        read_verdicts(tmp_path)
-
-
 @pytest.mark.parametrize("table", [VERDICTS, STATISTICS, EFFECTS])
 def test_a_schema_has_the_fields_of_its_row_in_order(table: Table) -> None:
     assert table.schema.names == [f.name for f in fields(table.row)] == list(table.columns)
-
-
-def test_rows_come_back_from_arrow() -> None:
-    row = StatisticTestRow("d", "sigma", 1, 20, 30, 0.5, 0.25, 0.75, -3.0, -1.0, -2.0, 0.0)
-    columns = {name: [value] for name, value in row_json(row).items()}
-    columns["document"] = columns["statistic"] = pa.array(["d"]).dictionary_encode()
-    columns["statistic"] = pa.array(["sigma"]).dictionary_encode()
-    assert STATISTICS.rows(STATISTICS.of(columns)) == [row]
-    assert "document" not in row_json(row, "document")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from ksdp.audit.errors import CorpusError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import MEMORY, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
@@ -33,10 +31,3 @@ def test_texts_are_counted_in_the_vocabulary_as_those_of_a_file(agreed: str, tmp
     table = pa.table({"body": TEXTS})
     spec = spec.model_copy(update={"text": "body"})
     assert (corpus_in_memory(table, spec).matrix != wanted.matrix).nnz == 0
-
-
-def test_names_that_are_not_one_a_column_are_refused(agreed: str) -> None:
-    spec = CorpusSpec(path=MEMORY, vocabulary=agreed)
-    assert corpus_in_memory(np.eye(3), spec).features == 3
-    with pytest.raises(CorpusError, match=r"must name every column of the data \(4\); got 3 names"):
-        corpus_in_memory(np.eye(4), spec)

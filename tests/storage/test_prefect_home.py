@@ -100,17 +100,3 @@ def test_a_template_that_others_may_write_is_not_used(tmp_path: Path, template: 
     link.symlink_to(template)
     assert not copy_template(tmp_path / "new.db", link)
     assert copy_template(tmp_path / "new.db", template)
-
-
-def test_no_room_for_a_template_is_no_fault(tmp_path: Path) -> None:
-    made_at(tmp_path / "made.db")
-    (tmp_path / "cache").write_text("a file where a folder should be")
-    keep_template(tmp_path / "made.db", tmp_path / "cache" / "ksdp" / "kept.db")
-    assert (tmp_path / "cache").is_file()
-
-
-@pytest.mark.parametrize("cache", ["", "not/from/the/root"])
-def test_a_user_without_a_home_has_no_template(monkeypatch: pytest.MonkeyPatch, cache: str) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", cache)
-    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as it is where nobody knows the user
-    assert template_of("3.1") is None

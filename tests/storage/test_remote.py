@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -33,21 +32,6 @@ def there() -> RemotePlace:
     place = place_at(f"memory://places-{os.urandom(6).hex()}")
     assert isinstance(place, RemotePlace)
     return place
-
-
-def test_a_file_is_there_when_it_is_written_and_gone_when_it_is_removed(there: RemotePlace) -> None:
-    file = there / "some" / "file"
-    assert (file.name, file.parent.name, file.is_file()) == ("file", "some", False)
-    with pytest.raises(FileNotFoundError):
-        file.read_bytes()
-    file.write_whole(lambda part: part.write_bytes(b"whole") and None)
-    assert file.is_file()
-    assert file.read_bytes() == b"whole"
-    file.unlink()
-    file.unlink(missing_ok=True)
-    with pytest.raises(FileNotFoundError):
-        file.unlink()
-    assert not file.exists()
 
 
 def test_blocks_and_pairs_are_the_same_there_as_here(there: RemotePlace, tmp_path: Path) -> None:
@@ -117,9 +101,3 @@ def test_a_file_url_is_a_path_and_others_need_their_package(tmp_path: Path) -> N
         place_at("file://here")
     with pytest.raises(InputError, match="ksdp cannot read or write nowhere:// URLs"):
         place_at("nowhere://host/folder")
-
-
-def test_a_url_is_shown_without_its_options() -> None:
-    place = RemotePlace("s3://bucket/folder?region=us-east-1", "runs/k")
-    assert str(place) == "s3://bucket/folder/runs/k"
-    assert json.dumps(str(place / "x")) == '"s3://bucket/folder/runs/k/x"'

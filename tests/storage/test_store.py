@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.errors import InputError, StoreError
-from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.errors import StoreError
 from ksdp.storage.store import Store, append_synced, sweep_parts, write_json, write_whole
 
 
@@ -37,13 +36,6 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         (tmp_path / "s" / "ksdp-store.json").unlink()
 
 
-def test_a_url_makes_no_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="cluster.blocks"):
-        Store.open(Path("s3://bucket/store"))
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -66,21 +58,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         write_whole(target, fail)
     assert target.read_text() == '{\n  "a": 1\n}\n'
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_keys_do_not_depend_on_order_and_refuse_nan() -> None:
-    assert content_key({"a": 1, "b": [2]}) == content_key({"b": [2], "a": 1})
-    assert content_key({"a": 1}) != content_key({"a": 2})
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        content_key({"a": float("nan")})
-
-
-def test_runs_say_what_they_depend_on(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "s")
-    folder = store.runs({"seed": 1})
-    assert store.runs({"seed": 1}) == folder
-    assert store.runs({"seed": 2}) != folder
-    assert json.loads((folder / "identity.json").read_text()) == {"seed": 1}
 
 
 def test_a_store_that_was_killed_before_its_first_rename_is_opened(tmp_path: Path) -> None:

@@ -144,8 +144,8 @@ def test_a_worker_of_a_pool_runs_what_was_deployed(server: dict[str, str], tmp_p
         wrong = {"parameters": {**deployment["parameters"], "spec": tables}}
         bad = post(f"/deployments/{deployment['id']}/create_flow_run", wrong)
         sign = api.get("/deployments/name/ksdp-clear/sign").raise_for_status().json()
-        named = {"AWS_SECRET_ACCESS_KEY": "secret:ada-key"}  # any block will do
-        by = {"parameters": {**sign["parameters"], "environment": named}}
+        keys = {"AWS_SECRET_ACCESS_KEY": "secret:ada-key"}  # any block will do
+        by = {"parameters": {**sign["parameters"], "environment": keys}}
         signs = post(f"/deployments/{sign['id']}/create_flow_run", by)
         run("-m", "prefect", "worker", "start", "--pool", "lab", "--type", "process", "--run-once")
 
@@ -166,15 +166,15 @@ def test_a_worker_of_a_pool_runs_what_was_deployed(server: dict[str, str], tmp_p
         assert [task["run_count"] for task in tasks] == [1]
         kept = runs["good"]["state"]["data"]["storage_key"]
         result = json.loads((tmp_path / "results" / kept).read_text(encoding="utf-8"))
-        mine = {"artifacts": {"flow_run_id": {"any_": [good["id"]]}}}
-        shown = {one["key"]: one["data"] for one in post("/artifacts/filter", mine)}
+        told = f"audit-{result['audit']}"
+        named = {"artifacts": {"key": {"like_": told}}}  # they belong to the run `audit` within the deployed one
+        shown = {one["key"]: one["data"] for one in post("/artifacts/filter", named)}
     verified = verify_clearance(
         tmp_path / "mail.clearance", now=datetime.now(UTC), public_key=load_public(key.with_suffix(".pub"))
     )
     assert verified.clearance.reviewer == "Ada, privacy officer"
     assert result["documents"] == 120
     assert Path(result["report"]).is_file()
-    told = f"audit-{result['audit']}"
     assert f"**{result['verdicts']['sensitive']} sensitive, " in shown[told]
     assert shown[f"{told}-runs"] == 100.0
     assert Path(result["report"]).as_uri() in shown[f"{told}-report"]

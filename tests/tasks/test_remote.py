@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,9 +161,3 @@ def test_blocks_that_a_store_has_move_with_it(corpus: Corpus, url: str, cache: P
         keep_blocks_at(Store(tmp_path / "store"), "memory://elsewhere")
     # Whoever names nothing finds them where they are.
     assert prepared(corpus, tmp_path / "store").ref.blocks == url
-
-
-def test_published_says_whether_workers_need_it(corpus: Corpus, tmp_path: Path) -> None:
-    call: Callable[..., Any] = prepared
-    assert not published([(call(corpus, tmp_path / "store").ref, 1)])
-    assert not published([("a",), (2,)])

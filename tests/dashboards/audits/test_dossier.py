@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import subprocess
-import sys
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 import jsonschema
 import numpy as np
-import pandas as pd
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
@@ -39,7 +34,9 @@ from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
+from ... import finished
 from ...clearances import clearance
+from ...finished import made_once
 from ...typed import typed
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,21 +61,9 @@ Graz = "controller"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with an audit of 30 rows of two parties, and its spec without and with `[declared]`."""
-    folder = tmp_path_factory.mktemp("dossier")
-    rows = np.random.default_rng(0).poisson(1.0, (30, 5)) + 0.5
-    rows[:3] *= 40
-    named = pd.DataFrame(rows, columns=list("abcde"))
-    named.insert(0, "who", [f"row-{n}" for n in range(30)])
-    named.insert(1, "house", ["Graz"] * 10 + ["Linz"] * 20)
-    named.to_csv(folder / "rows.csv", index=False)
-    spec = (
-        '[corpus]\npath = "rows.csv"\nformat = "table"\nid = "who"\nparty = "house"\n'
-        '[mechanism]\nname = "pd-svd"\nrank = 2\n[statistics]\nfamilies = ["geometry"]\n'
-        '[design]\nparty_size = 0.3\nwith_runs = 30\nfresh_runs = 8\nlooks = "end"\n'
-    )
-    (folder / "spec.toml").write_text(spec)
-    (folder / "declared.toml").write_text(spec + DECLARED)
-    typed("audit", folder / "spec.toml", "--store", folder / "store", "--here", 1)
+    made = made_once(tmp_path_factory, "small", finished.small)
+    folder = Path(shutil.copytree(made, tmp_path_factory.mktemp("dossier"), dirs_exist_ok=True))
+    (folder / "declared.toml").write_text((folder / "spec.toml").read_text() + DECLARED)
     return folder
 
 
@@ -147,17 +132,6 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
     assert "The attacker holds beforehand that a document takes part with a chance of 10 %" in shown
 
 
-def test_the_bill_of_materials_is_what_was_installed_and_its_hash_can_be_made_again(folder: Path) -> None:
-    _, read, dossier = made(folder)
-    bill = dossier.to_json()["materials"]
-    assert {name: bill["packages"][name] for name in ("ksdp", "numpy", "pyarrow")} == {
-        name: version(name) for name in ("ksdp", "numpy", "pyarrow")
-    }
-    lines = "".join(f"{name}=={number}\n" for name, number in sorted(bill["packages"].items()))
-    assert hashlib.sha256(lines.encode()).hexdigest() == bill["sha256"]
-    assert bill["sha256"] in words(render_dossier(read, dossier))
-
-
 def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:
     store, _, dossier = made(folder)
     every, worst, other = advantages(store, read_summary(store.audit(dossier.audit)))
@@ -169,7 +143,7 @@ def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) ->
     assert every.average_high == pytest.approx(highest.mean(), abs=1e-6)
     assert worst.average >= other.average
     assert {worst.name: worst.documents, other.name: other.documents} == {"party Graz": 10, "party Linz": 20}
-    graz = table[table["document"].isin([f"row-{n}" for n in range(10)])]
+    graz = table[table["document"].isin([f"row-{n}<&\u202e" for n in range(10)])]
     assert worst.average == pytest.approx(graz["distance"].mean(), abs=1e-6)
     assert worst.sensitive == (graz["verdict"] == "sensitive").sum()
 
@@ -281,20 +255,6 @@ def test_the_pdf_is_the_page_on_numbered_a4_sheets_with_its_charts(folder: Path,
             typed("verify", named)
     chart = next(sheet for sheet, text in zip(read.pages, sheets, strict=True) if "share of runs at" in text)
     assert b"0.109804 0.352941 0.65098 RG" in chart.get_contents().get_data()  # the curve with the document
-
-
-def test_a_pdf_is_refused_before_anything_where_pango_is_missing(folder: Path, tmp_path: Path) -> None:
-    if find_spec("weasyprint") is None:
-        pytest.skip("weasyprint is not installed")
-    code = (
-        "import cffi, sys\nfrom ksdp.cli import main\n"
-        "def dlopen(*asked): raise OSError('cannot load library')\n"
-        "cffi.FFI.dlopen = dlopen\nsys.argv = ['ksdp', 'dossier', 'latest', '--pdf', 'd.pdf']\nmain()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "needs Pango" in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_changed_byte_of_a_signed_dossier_is_found_and_named(folder: Path, tmp_path: Path) -> None:

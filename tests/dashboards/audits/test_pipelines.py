@@ -14,7 +14,6 @@ import jsonschema
 import pytest
 import yaml
 
-from ksdp.audit.errors import InputError
 from ksdp.audit.reviewing import visible
 from ksdp.dashboards.audits import pipelines
 from ksdp.dashboards.audits.pipelines import RULES, checks
@@ -203,11 +202,6 @@ def test_the_page_of_a_pipeline_is_added_to_and_names_nobody(folder: Path, tmp_p
     assert text.startswith("before\n### ksdp: PD-SVD")
     assert all(f"| {rule} |" in text for rule in RULES)
     assert "row-" not in text
-
-
-def test_one_document_is_no_pipeline(folder: Path) -> None:
-    with pytest.raises(InputError, match="for a whole audit"):
-        typed("show", "latest", "row-1", "--store", folder / "store", "--fail-on", "sensitive")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

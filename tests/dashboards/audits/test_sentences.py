@@ -8,7 +8,6 @@ from typing import Any
 from ksdp.audit.mechanisms.claims import ClaimFinding
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
-from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
@@ -68,16 +67,6 @@ def test_unsound_claims_are_said_to_be() -> None:
     assert told is not None
     assert "does not hold" in told
     assert "different observers" in told
-
-
-def test_an_epsilon_that_follows_from_the_sizes() -> None:
-    told = promised(claiming(PrivateFedPower(noise=0.1)))
-    assert told is not None
-    assert "follows from the sizes" in told
-
-
-def test_where_nothing_is_claimed_nothing_is_said() -> None:
-    assert promised(claiming(PDSVD())) is None
 
 
 def test_who_looks_depends_on_what_a_run_opens() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
 from ksdp.audit.verdicts.laws import Gap, widest_gap
-from ksdp.dashboards.charts import counts_svg, ecdf_svg, scale_svg, shares_svg, strip_svg
+from ksdp.dashboards.charts import counts_svg, ecdf_svg, shares_svg, strip_svg
 
 FINITE = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40)
 
@@ -97,11 +97,6 @@ def test_thinning_keeps_the_curve_the_top_and_the_place_of_the_gap() -> None:
     assert len(svg) < 5000
 
 
-def test_one_point_each_and_equal_values_can_be_drawn() -> None:
-    for one, other, distance in (([2.0], [2.0], "0.00"), ([1.0], [2.0], "1.00"), ([0.0], [0.0], "0.00")):
-        assert f"D {distance}</text>" in draw(one, other)
-
-
 def test_far_tails_are_cut_and_said_so_and_infinity_is_one() -> None:
     rng = np.random.default_rng(1)
     near = rng.normal(size=400)
@@ -123,21 +118,6 @@ def test_whatever_numbers_come_a_picture_comes_out(one: list[float], other: list
     for mark in parse(draw(one, other)).iter():
         for name in ("d", "x", "y"):
             assert not re.search("nan|inf|e", mark.get(name) or "")
-
-
-@pytest.mark.parametrize(("low", "high"), [(1.2345670, 1.2345679), (1e-12, 3e-12), (-4e7, 9e7), (0.9, 1.1)])
-def test_ticks_differ(low: float, high: float) -> None:
-    svg = draw([low, (low + high) / 2], [high])
-    labels = [m.text for m in marks(svg, "middle")]
-    assert len(labels) >= 2
-    assert len(set(labels)) == len(labels)
-
-
-@pytest.mark.parametrize("bad", [[], [np.nan, 1.0]])
-def test_an_ecdf_of_nothing_or_nan_is_refused(bad: list[float]) -> None:
-    for arms in ((bad, [1.0]), ([1.0], bad)):
-        with pytest.raises(ValueError, match="values`"):
-            draw(*arms)
 
 
 def test_labels_are_escaped() -> None:
@@ -168,11 +148,6 @@ def test_bars_are_as_high_as_their_counts() -> None:
     assert (bottom - level) / heights[0] == pytest.approx(0.4 / 4, abs=0.01)
 
 
-def test_a_histogram_of_no_documents_is_refused() -> None:
-    with pytest.raises(ValueError, match="`counts`"):
-        counts_svg(np.zeros(20, np.int64), statistic="s")
-
-
 def test_a_strip_marks_its_quantiles() -> None:
     svg = strip_svg([0.0, 0.25, 0.5, 0.75, 1.0], noise=0.1, statistic="s")
     (dot,) = marks(svg, "dot")
@@ -184,34 +159,8 @@ def test_a_strip_marks_its_quantiles() -> None:
     assert float(noise.get("width") or 0) == pytest.approx((right - left) / 10, abs=0.1)
 
 
-@pytest.mark.parametrize("bad", [[0.1, 0.2], [0, 0, 0, 0, 1.2], [0.5, 0.4, 0.6, 0.7, 0.8], [0, 0, np.nan, 1, 1]])
-def test_what_are_no_quantiles_is_refused(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match="`quantiles`"):
-        strip_svg(bad, noise=0.1, statistic="s")
-
-
 def test_shares_add_up() -> None:
     svg = shares_svg([("sensitive", 30), ("clear", 0), ("undecided", 10)])
     widths = {m.get("class"): float(m.get("width") or 0) for m in parse(svg).iter("rect")}
     assert widths == {"share ground": 1000, "share sensitive": 750, "share undecided": 250}
     assert parse(svg).get("aria-label") == "30 sensitive, 0 clear, 10 undecided, of 40 documents."
-
-
-@pytest.mark.parametrize("bad", [[("a", 0)], [("a", -1), ("b", 3)], [("a-b", 1)], []])
-def test_shares_of_nothing_are_refused(bad: list[tuple[str, int]]) -> None:
-    with pytest.raises(ValueError, match="`counts`"):
-        shares_svg(bad)
-
-
-def test_no_chart_sets_colours_fonts_or_scripts() -> None:
-    charts = [
-        draw([1.0, 2.0], [2.0, 3.0]),
-        counts_svg(np.arange(20), statistic="s"),
-        strip_svg([0, 0.1, 0.2, 0.3, 1], noise=0.1, statistic="s"),
-        scale_svg(),
-        shares_svg([("clear", 1)]),
-    ]
-    for chart in charts:
-        for mark in parse(chart).iter():
-            assert not {"style", "fill", "stroke", "font-size", "font-family", "id", "href"} & set(mark.attrib)
-            assert mark.tag in {"svg", "path", "rect", "circle", "text"}

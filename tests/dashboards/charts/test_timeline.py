@@ -46,15 +46,3 @@ def test_a_spark_passes_void_audits_by_and_marks_the_newest() -> None:
     assert (y[0] - y[2]) / (y[0] - y[1]) == pytest.approx(3, abs=0.05)
     assert (drawn.count("mark void"), drawn.count("mark sensitive"), drawn.count("mark quiet")) == (1, 1, 0)
     assert 'aria-label="1 at first, 4 at last"' in drawn
-
-
-def test_places_are_to_scale() -> None:
-    drawn = timeline_svg([("a <b>", [Mark(at, "quiet") for at in days(0, 1, 3)], [])])
-    x = [float(at) for at in re.findall(r'class="mark quiet" cx="([^"]*)"', drawn)]
-    assert (x[2] - x[0]) / (x[1] - x[0]) == pytest.approx(3, abs=0.01)
-    assert "<b>" not in drawn
-
-
-def test_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one mark"):
-        timeline_svg([])

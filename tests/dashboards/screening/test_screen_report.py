@@ -9,7 +9,7 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import ScreenSummary
-from ksdp.dashboards.screening import read_screens_page, render_screen, screen_headline
+from ksdp.dashboards.screening import read_screens_page, render_screen
 from ksdp.storage.audits.screens import RoundVerdicts, read_screen, write_left_out, write_screen
 from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.store import Store
@@ -72,13 +72,6 @@ def test_who_was_excluded_by_decision_is_named_with_who_when_and_why(tmp_path: P
     assert "K1011: without an audit, Ada, 2026-03-01. objection" in page.text()
 
 
-@pytest.mark.parametrize("outcome", ["out-of-rounds", "too-few"])
-def test_where_nothing_is_signed_advice_is_offered(tmp_path: Path, outcome: str) -> None:
-    offered = render(tmp_path, screened(outcome=outcome, clearance=None, gain=[], allowed=0))
-    assert "ksdp advise" in offered.text()
-    assert "No clearance was written." in offered.text()
-
-
 def test_a_void_screening_says_so_first(tmp_path: Path) -> None:
     nothing = {"left_out": 0, "gain": [], "clearance": None, "reason": "A control failed."}
     page = render(tmp_path, screened(outcome="void", rounds=[round_of(0), round_of(1, valid=False)], **nothing))
@@ -91,16 +84,6 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
     page = render(tmp_path, screened(reviewer="<script>x</script>", reason="<b>"), "<img src=x>")
     assert not {"script", "img", "b"} & set(page.tags)
     assert "<img src=x>" in page.text()
-
-
-def test_every_outcome_has_its_headline() -> None:
-    outcomes = ("signed", "out-of-rounds", "too-few", "void")
-    assert len({screen_headline(screened(outcome=outcome)) for outcome in outcomes}) == 4
-
-
-def test_no_such_screen(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no screen"):
-        render_screen(Store.open(tmp_path / "store"), "nothing")
 
 
 def test_what_was_written_is_read_again_and_another_version_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ksdp.extras.fedpower import paillier
 from ksdp.extras.fedpower.one_noise import RemovalDevice, _Ciphertexts
 from ksdp.extras.fedpower.paillier import PublicKey, Slots, generate
 from ksdp.protocols.channel.rounds import Round, run_together
-from ksdp.protocols.channel.wire import pack_array, unpack
+from ksdp.protocols.channel.wire import unpack
 from ksdp.protocols.programs.programs import party_program, sum_entries
 from ksdp.protocols.programs.rounds import NoiseSource, largest_message, noised
 
@@ -35,8 +35,8 @@ def short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paillier, "generate", lambda bits: KEY)
 
 
-@pytest.mark.parametrize("m", [3, 5])
-def test_a_run_announces_what_the_audit_simulates_with_one_of_the_same_noises(m: int) -> None:
+def test_a_run_announces_what_the_audit_simulates_with_one_of_the_same_noises() -> None:
+    m = 3
     outcomes, said = run_together(sides(m, ONE_NOISE))
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
     V = outcomes["ada"].result.public["V"]
@@ -164,16 +164,6 @@ def test_a_message_that_is_cut_short_ends_the_run(kind: str, sender: str, receiv
             mail[receiver][sender] = body_of(mail[receiver][sender], body[:-1])
 
     assert ended_by(sides(3, ONE_NOISE), change)
-
-
-def test_a_device_that_says_nothing_ends_the_run() -> None:
-    silent = instead("masked", "bob", SERVER, b"")
-    assert "bob said nothing where something is due" in ended_by(sides(3, ONE_NOISE), silent)
-
-
-def test_a_server_that_tells_different_sums_voids_the_run() -> None:
-    lie = instead("told", SERVER, "bob", pack_array(np.eye(2, 12)))
-    assert "different results" in ended_by(sides(3, replace(ONE_NOISE, iterations=1)), lie)
 
 
 def test_noise_beyond_its_bound_ends_the_run() -> None:

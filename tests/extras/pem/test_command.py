@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 
@@ -116,7 +117,6 @@ NUMBERS = ['path = "records.csv"', "clients = 2", 'columns = ["size"]']
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"run": ["severs = 3"]}, "`run.severs`"),
         ({"run": ["servers = 1"]}, "`run.servers`"),
         ({"run": ["least_clients = 3"]}, "number of clients, 2"),
         ({"budget": ["epsilon = inf"]}, "`budget.epsilon`"),
@@ -124,16 +124,11 @@ NUMBERS = ['path = "records.csv"', "clients = 2", 'columns = ["size"]']
         ({"budget": ["epsilon = 1e-17"]}, "bits; there are 64"),
         ({"run": ["processes = 2"]}, "`run.processes`"),
         ({"algorithm": ['name = "means"']}, "`algorithm`"),
-        ({"algorithm": [*KMEANS[:-1], "fraction_bits = 0", "clusters_ = 1"]}, "clusters_"),
         ({"algorithm": LOGISTIC}, "go with logistic"),
         ({"data": [*NUMBERS, 'label = "big"']}, "go together"),
         ({"data": [*NUMBERS, 'client = "site"']}, "one of `client` and `clients`"),
         ({"data": ['path = "records.csv"', "clients = 2"]}, "must say what the columns"),
         ({"data": ['path = "records.csv"', "clients = 81", COLOUR]}, "records.csv: has 80 records, which cannot"),
-        ({"data": [*NUMBERS[:2], 'columns = ["colour"]']}, "records.csv, row 1, column `colour`: is not a number"),
-        ({"data": ['path = "records.csv"', "clients = 2", 'columns = ["weight"]']}, "there is no column `weight`"),
-        ({"data": ['path = "none.csv"', "clients = 2", 'columns = ["size"]']}, "none.csv: there is no such file"),
-        ({"data": [*NUMBERS, "edges = { size = [1] }"]}, "'size' is named twice"),
         ({"data": ['path = "records.csv"', "clients = 2", "edges = { size = [3, 1] }"]}, "must ascend"),
     ],
 )  # fmt: skip
@@ -216,21 +211,17 @@ def _going_on_for_ever(folder: Path, seconds: float) -> Iterator[subprocess.Pope
 def _until_nobody_is_left(leader: int) -> None:
     """Python's own resource tracker goes a moment after its parent."""
     end = time.monotonic() + 60
-    while _group(leader):
+    while any(_in_group(process, leader) for process in psutil.process_iter()):
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def _group(leader: int) -> int:
-    """Processes of a process group, but for those that are dead and not yet buried."""
-    found = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        found += group == str(leader) and state != "Z"
-    return found
+def _in_group(process: psutil.Process, leader: int) -> bool:
+    """Whether it is in a process group, and not dead and not yet buried."""
+    try:
+        return os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, psutil.NoSuchProcess):
+        return False
 
 
 @pytest.mark.parametrize(

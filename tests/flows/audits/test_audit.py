@@ -56,28 +56,6 @@ def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tm
     assert_same(tables(store, more["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
 
 
-def test_a_damaged_block_is_named_and_computed_again(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
-    store, asked = tmp_path / "store", spec(families=["geometry"], with_runs=20)
-    first = ksdp("audit", asked, "--store", store, "--json", check=3).out
-    before = tables(store, first["audit"])
-    block = min(
-        store.glob("runs/*/values/*/*.parquet"), key=lambda path: path.stat().st_mtime
-    )  # not the fresh one
-    content = bytearray(block.read_bytes())
-    content[len(content) // 3] ^= 8
-    block.write_bytes(content)
-    # A bit flipped inside a page is met when the page is read: by the next audit that shares the block.
-    (store / "audits" / first["audit"] / "audit.json").unlink()
-    again = ksdp("audit", asked, "--store", store, "--json", check=3)
-    assert block.name in again.err
-    assert_same(tables(store, first["audit"]), before)
-    # A block that is cut short is met at once, although the audit is finished.
-    block.write_bytes(block.read_bytes()[:-100])
-    once_more = ksdp("audit", asked, "--store", store, "--json", check=3).out
-    assert once_more["runs"] == 100  # made again: the store keeps the last round alone, and all are looked at
-    assert_same(tables(store, first["audit"]), before)
-
-
 def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
     asked = spec("null", mechanism="null", families=["geometry"])
     out = ksdp("audit", asked, "--store", tmp_path / "store", "--json", check=4).out

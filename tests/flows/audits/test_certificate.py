@@ -22,7 +22,7 @@ scale = {scale}
 parameters = {{ rank = 2, opens = "final" }}
 [design]
 party_size = 0.3
-with_runs = 40
+with_runs = 20
 documents = 40
 [decision]
 margin = 0.4

@@ -92,7 +92,7 @@ def test_who_knows_the_pool_is_measured_beside_who_does_not(tables: dict[str, An
     rows = np.random.default_rng(2).normal(size=(90, 12))
     pd.DataFrame(rows, columns=[f"c{at}" for at in range(12)]).to_parquet(tmp_path / "x.parquet")
     tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
-    design = {"party_size": 12, "with_runs": 60, "fresh_runs": 0}
+    design = {"party_size": 12, "with_runs": 30, "fresh_runs": 0}
     asked, store = tables | {"design": design | {"pool": 24}}, tmp_path / "pools"
     knows = run_audit(open_spec(parse_spec(asked), tmp_path), store, HERE)
     assert "The same spec without" in Path(knows.report).read_text(encoding="utf-8")

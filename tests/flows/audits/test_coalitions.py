@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.specs.models import parse_spec
 from ksdp.storage.audits.history import find_audit
-from ksdp.storage.readers.files import read_toml
 from ksdp.storage.store import Store
 
 from ...typed import typed as ask
@@ -61,7 +59,7 @@ name = "seen_by_some:Hidden"
 {parties}
 [design]
 party_size = 0.2
-with_runs = 50
+with_runs = 30
 [statistics]
 families = []
 names = {names}
@@ -119,9 +117,3 @@ def test_a_leak_to_one_coalition_is_found_in_its_audit_and_stands_beside_the_oth
     lines = ask("compare", one, other, "--store", store, code=0).output.splitlines()
     assert f"{sensitive['a tenth']:>7}  undecided -> sensitive" in lines or len(told["verdicts"]) > 1
     assert "No document has another verdict." in ask("compare", one, one, "--store", store, code=0).output
-
-
-def test_a_spec_with_views_has_a_key_that_is_not_known(specs: dict[str, Path]) -> None:
-    tables = read_toml(specs["outsider"], "the spec") | {"views": {"final": True}}
-    with pytest.raises(ValueError, match="`views`: there is no such key"):
-        parse_spec(tables)

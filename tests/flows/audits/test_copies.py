@@ -25,7 +25,7 @@ name = "pd-svd"
 rank = 2
 [design]
 party_size = 40
-with_runs = 40
+with_runs = 20
 """
 
 
@@ -65,6 +65,5 @@ def test_many_copies_are_clear_against_every_attack_whatever_the_run_shows(
     assert "if copies of a document are as likely to take part as it is" in page
     make_identity(tmp_path, "ana")
     by = ("--key", tmp_path / "ana.key", "--who", "Ana", "--clearance", tmp_path / "c.json")
-    said = ksdp("clear", ran.out["audit"], "--store", store, *by, check=0).err
-    assert "60 are clear against every attack" in (tmp_path / "c.json").read_text(), said
+    ksdp("clear", ran.out["audit"], "--store", store, *by, check=0)
     assert "60 are clear against every attack" in (tmp_path / "c.json").read_text()

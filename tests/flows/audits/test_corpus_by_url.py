@@ -28,7 +28,7 @@ rank = 3
 [design]
 kind = "balanced"
 party_size = 12
-with_runs = 60
+with_runs = 16
 documents = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
 [statistics]
 families = ["geometry"]

@@ -32,7 +32,7 @@ from ksdp.tasks.blocks import all_whole
 
 from ...flips import flipped
 
-FLIPS = 5
+FLIPS = 2
 """In each kind of file."""
 
 

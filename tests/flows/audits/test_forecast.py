@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +18,9 @@ from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_names
-from ksdp.audit.specs.models import MechanismSpec, Spec, parse_spec
-from ksdp.flows.audits.costs import MECHANISMS, Costs, costs_of, is_known, start_seconds
-from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
+from ksdp.audit.specs.models import Spec, parse_spec
+from ksdp.flows.audits.costs import MECHANISMS, costs_of, is_known
+from ksdp.flows.audits.forecast import bill, forecast, forecast_words
 from ksdp.flows.audits.place import processes_here
 from ksdp.flows.prepare import open_spec, prepare_stored
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -36,7 +35,7 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
     counts[:, 0] += 1
     corpus = Corpus(canonical(sp.csr_array(counts)), np.array([f"document {n}" for n in range(400)]))
     tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "seed": 4}
-    tables |= {"design": {"party_size": party_size, "with_runs": 20}}
+    tables |= {"design": {"party_size": party_size, "with_runs": 10}}
     tables |= {"statistics": {"families": [], "names": ["row-space-energy", "span-energy"]}}
     ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), tmp_path, may_sample=True)
     for block in ready.plan.blocks:
@@ -53,24 +52,6 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
 NAMES = ("values", "observables")
 
 
-def test_values_travel_twice_and_the_corpus_to_every_machine() -> None:
-    assert Bill(100, 10, 1).moved(0) == 100 + 100 + 10 + 1
-    assert Bill(100, 10, 1).moved(20) == 100 + 100 + 10 + 21
-
-
-def test_the_words_name_units() -> None:
-    said = {
-        **{"documents": 3, "unit": "document", "runs": 5, "blocks": 1, "statistics": ["a"]},
-        **{"certificate_runs": 0, "cpu_hours": 0.5, "seconds_a_run": 0.002, "unread": [], "margin": 0.0},
-        **{"bytes": 2.34e9, "moved_bytes": 4.5e12, "corpus_bytes": 1200, "cpu_seconds": {"sample": 1.0}},
-        **{"detectable_D": 0.2, "certifiable_margin": 0.1, "runs_for_margin": None},
-    }
-    words = forecast_words(said)
-    assert "2.3 GB kept\n" in words
-    assert "0.50 CPU hours at most, within a factor of two (2.0 ms a run)" in words
-    assert "with blocks at a URL 4.5 TB moved, and 1.2 kB more for each machine\n" in words
-
-
 def plan_of(**sections) -> Plan:
     rng = np.random.default_rng(1)
     matrix = canonical(sp.csr_array(rng.integers(0, 5, (40, 12))))
@@ -81,13 +62,6 @@ def plan_of(**sections) -> Plan:
 
 def test_every_mechanism_of_the_package_has_constants() -> None:
     assert {name.partition(",")[0] for name in MECHANISMS} == {*mechanism_names(), "recorded"}
-
-
-def test_parts_of_the_documents_share_no_linear_system_and_no_run_that_is_not_stored() -> None:
-    costs = Costs(run=2.0, again=0.5, once=1.0, test=0.0, fresh=0.0)
-    assert (costs.stages(10)["sample"], costs.stages(10, parts=3)["sample"]) == (21.0, 31.0)
-    kept, gone = (costs_of(plan_of(store={"observables": which})) for which in ("all", "none"))
-    assert 0.0 < kept.again < gone.again < gone.run < kept.run  # which writes them, too
 
 
 def test_work_grows_with_runs_documents_rank_and_what_is_read() -> None:
@@ -133,12 +107,6 @@ class Mean:
         return Observables({"mean": np.mean([p.mean(axis=0) for p in database.parties], axis=0)[None]})
 
 
-def test_workers_take_more_than_a_process_alone_and_a_server_still_more() -> None:
-    plan = plan_of()
-    alone, forked, served = (start_seconds(plan, 1.0, processes) for processes in (1, 2, None))
-    assert alone < forked < served
-
-
 @pytest.mark.usefixtures("many_documents")
 def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Path]) -> None:
     path = spec("forecast", with_runs=60)
@@ -170,33 +138,6 @@ def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]
     assert f"it takes about {said['safe']['documents']:,} documents" in forecast_words(said)
     assert "(`first_blocks`) of 120 documents tell the average one apart" in said["expect"]
     assert forecast_words(said).splitlines()[1].startswith("expect    most documents to be sensitive")
-
-
-@pytest.mark.validity
-@pytest.mark.usefixtures("many_documents")
-def test_what_a_trial_shows_is_expected(spec: Callable[..., Path]) -> None:
-    read, base = at_margin(spec("forecast", with_runs=60), 0.2)
-    inner = {"mechanism": "pd-svd", "parameters": {"rank": 3, "opens": "final"}}
-
-    def said(scale: float) -> dict[str, Any]:
-        asked = MechanismSpec(name="noisy", **inner, scale=scale)
-        return forecast(open_spec(read.model_copy(update={"mechanism": asked}), base))
-
-    little, much = said(0.001), said(100.0)
-    assert f"half of them had a D above {little['safe']['leak']['median']:.2f}" in little["expect"]
-    assert much["expect"] is None
-
-
-def test_values_that_do_not_stay_are_said(spec: Callable[..., Path]) -> None:
-    read, base = read_spec_file(spec("forecast", with_runs=60))
-    gone = read.model_copy(update={"store": read.store.model_copy(update={"values": "none"})})
-    kept, said = forecast(open_spec(read, base)), forecast(open_spec(gone, base))
-    assert (kept["passing_bytes"], said["parts"]) == (0, 1)
-    assert said["bytes"] + said["passing_bytes"] == kept["bytes"]
-    assert "GB of values that pass" in forecast_words(said)
-    assert "pass" not in forecast_words(kept)
-    parts = forecast_words(said | {"parts": 4, "runs_again": True})
-    assert "documents in 4 parts, which run the mechanism anew" in parts
 
 
 def at_margin(path: Path, margin: float) -> tuple[Spec, Path]:

@@ -23,8 +23,6 @@ from ksdp.flows.prepare import open_spec
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
 
-from ...typed import typed
-
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
@@ -89,15 +87,6 @@ def test_whoever_has_a_prefect_server_sees_the_audit_there(
     assert nobody_watches(store)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
     assert not nobody_watches(store)
-
-
-def test_a_finished_audit_says_that_it_writes_no_performance_report(table: Path) -> None:
-    mechanism, design = "[mechanism]\nname = 'pd-svd'\nrank = 1\n", "[design]\nparty_size = 0.5\nwith_runs = 20\n"
-    (table / "spec.toml").write_text(f"[corpus]\npath = 't.csv'\n{mechanism}{design}")
-    asked, page = ("audit", table / "spec.toml", "--store", table / "store"), table / "dask.html"
-    typed(*asked, "--here", 1)
-    assert f"{page} is not written" in typed(*asked, "--performance-report", page).stderr
-    assert not page.exists()
 
 
 def test_here_is_refused_with_what_asks_for_dask() -> None:

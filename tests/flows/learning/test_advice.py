@@ -16,6 +16,7 @@ from ksdp.audit.screening.advice import Setting
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows import learning
 from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.learning import Limits, advise_spec, begin_search, measure_gain, spec_rows
 from ksdp.flows.prepare import open_spec
 from ksdp.storage.clearances import read_clearance
@@ -62,20 +63,9 @@ def spec(**mechanism):
     )
 
 
-def test_unlike_parties_gain_by_a_run_that_is_safe_by_construction(base: Path) -> None:
-    found = measure_gain(spec(), base)
-    main = found.measures[0]
-    assert main.measure == "energy"
-    assert not found.alike
-    assert found.parties == ("north", "south")
-    assert main.gains
-    assert main.exact.mean > main.alone.mean
-    assert found.sentences[0].startswith("On its own documents ")
-    assert found.sentences[1].startswith("Joining gains +")
-
-
 def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
     found = measure_gain(spec(), base, base / "store")
+    assert (found.measures[0].gains, found.alike, found.parties) == (True, False, ("north", "south"))
     store, corpus = Store.open(base / "store"), open_spec(spec(), base).corpus.hash
     kept = learning_of(store, spec().hash, corpus)
     assert kept.gain is not None
@@ -90,8 +80,9 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
 
 
 def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "ANYWHERE", HERE)
     tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
-    out = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml", workers=1)
+    out = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml")
     best = out["tried"][out["best"]]
     assert best["promised"] == 0.2
     assert (out["missed"], out["nearest"]) == (None, None)
@@ -119,7 +110,7 @@ def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch
 
     # The audit is in the store: nothing is run again, by advice or by what it says to type.
     monkeypatch.setattr("ksdp.flows.audits.run._run_flows", None)  # it cannot be called
-    again = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml", workers=1)
+    again = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml")
     assert again == out
     monkeypatch.chdir(base)
     for step in out["commands"][:2]:
@@ -160,7 +151,7 @@ def small(base: Path, rows: int = 90) -> Spec:
 
 def test_where_everything_leaks_the_nearest_miss_is_written_with_the_documents_of_plan(base: Path) -> None:
     asked = small(base)
-    out = advise_spec(asked, base, base / "store", Limits(documents=30), write=base / "advised.toml", workers=1)
+    out = advise_spec(asked, base, base / "store", Limits(documents=30), write=base / "advised.toml")
     assert out["best"] is None
     assert out["sentences"][0].startswith("Not reachable within a margin of 0.05")
     assert out["needed"] in forecast(open_spec(asked, base))["safe"]["sentence"]

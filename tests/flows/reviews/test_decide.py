@@ -22,7 +22,7 @@ from ksdp.storage.clearances import read_clearance
 from ksdp.storage.findings import read_verdicts, verdict_ids
 from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.spec_files import read_spec_file
-from ksdp.storage.reviews.decisions import Policy, read_log, states, write_policy
+from ksdp.storage.reviews.decisions import Policy, read_log, write_policy
 from ksdp.storage.store import Store
 
 # After the audit was finished, whenever that was.
@@ -235,7 +235,3 @@ def test_the_commands_and_their_exit_codes(
     bad = ksdp("verify", log, "--json", check=1).out
     assert bad["broken"] == 1
     assert "entry 1 is not what was written" in json.dumps(bad)
-
-
-def test_states_are_there_for_documents_that_nobody_touched(audited: tuple[Path, str], store: Path) -> None:
-    assert states(Store(store), audited[1], ["1"])["1"].version == 0

@@ -109,7 +109,7 @@ def fits(mu: float, limits: str) -> int:
     raise AssertionError
 
 
-@pytest.mark.parametrize("limits", ["epsilon = 2.5", "epsilon = 1.2", "epsilon = 0.9", "advantage = 0.25"])
+@pytest.mark.parametrize("limits", ["epsilon = 1.2", "epsilon = 0.9", "advantage = 0.25"])
 def test_runs_add_up_until_the_budget_is_spent(two: Two, limits: str) -> None:
     run = two.run(NOISY)
     mu = worst_price(run.terms.mechanism, 6, 2, 4).mu

@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import ClearanceError, InputError, KsdpError
+from ksdp.audit.errors import ClearanceError, KsdpError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.prepare import open_spec
 from ksdp.flows.runs.party import Node, check_peers, enter_documents, run_party
@@ -111,12 +111,6 @@ def files(tmp_path: Path, made: Path) -> Files:
     return Files(tmp_path, made)
 
 
-def tampered(files: Files) -> Path:
-    path = files.clear()
-    path.write_text(path.read_text().replace("Ana Lytic", "Ana Lytik"))
-    return path
-
-
 def written(files: Files, old: str, new: str) -> Path:
     path = files.protocol()
     text = path.read_text()
@@ -125,7 +119,7 @@ def written(files: Files, old: str, new: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("audited", "fits"), [(7, True), (8, True), (9, False)])
+@pytest.mark.parametrize(("audited", "fits"), [(8, True), (9, False)])
 def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: int, fits: bool) -> None:
     spec_file = files.folder / "ada.toml"
     spec_file.write_text(
@@ -151,20 +145,14 @@ def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: 
             refused()
 
 
-def noisy(files: Files, noise: float = 0.1, within: str = "pd-svd") -> Path:
+def noisy(files: Files, noise: float = 0.1) -> Path:
     """A protocol file of three parties that adds noise to the final output of another mechanism."""
     text = files.protocol().read_text()
-    outer = f'name = "noisy"\nmechanism = "{within}"\nscale = 1.0\nnoise = {noise}\n'
+    outer = f'name = "noisy"\nmechanism = "pd-svd"\nscale = 1.0\nnoise = {noise}\n'
     outer += '[mechanism.parameters]\nrank = 1\nopens = "final"\n'
-    outer += "beta = 0.1\ndelta = 0.1\n" if within == "pd-nmf" else ""
-    path = files.folder / f"noisy-{within}-{noise}.toml"
+    path = files.folder / f"noisy-{noise}.toml"
     path.write_text(text.replace('name = "pd-nmf"\nrank = 2\n', outer, 1))
     return path
-
-
-def wide(files: Files) -> Path:
-    sp.save_npz(files.folder / "wide.npz", sp.csr_matrix(np.ones((8, 7))))
-    return files.folder / "wide.npz"
 
 
 def turned(files: Files) -> Path:
@@ -172,12 +160,6 @@ def turned(files: Files) -> Path:
     path = files.folder / "turned.toml"
     path.write_text('[corpus]\npath = "ada.npz"\nvocabulary = "turned.txt"\n[mechanism]\nname = "pd-nmf"\n')
     return path
-
-
-def no_key(files: Files) -> Path:
-    (files.folder / "no.key").write_text("secret")
-    (files.folder / "no.key").chmod(0o600)
-    return files.folder / "no.key"
 
 
 def loose(files: Any) -> Path:
@@ -190,8 +172,8 @@ def used(files: Any) -> Path:
     return files.folder
 
 
-def overspent(files: Files, line: str = "unbounded = 0") -> dict[str, Any]:
-    (files.folder / "ada.budget.toml").write_text(f"[budget]\n{line}\n")
+def overspent(files: Files) -> dict[str, Any]:
+    (files.folder / "ada.budget.toml").write_text("[budget]\nunbounded = 0\n")
     return {}
 
 
@@ -200,26 +182,15 @@ def made_another_way(files: Files) -> Path:
     return written(files, 'vocabulary = "words.txt"', f'vocabulary = "words.txt"\nrows = "sha256:{64 * "0"}"')
 
 
-def at_one_address(files: Files) -> Path:
-    return files.protocol(bob_address=files.address("ada"))
-
-
 HERE: dict[str, tuple[Callable[[Files], dict[str, Any]], str]] = {
-    "no protocol file": (lambda f: {"protocol": f.folder / "none.toml"}, "cannot be read"),
     "unknown key": (lambda f: {"protocol": written(f, "rank = 2", "ranks = 2")}, "ranks"),
-    "two at one address": (lambda f: {"protocol": at_one_address(f)}, "parties.address"),
     "party not in the protocol": (lambda f: {"me": "dan", "key": f.folder / "ada.key"}, "must be one of ada, bob"),
     "no key file": (lambda f: {"key": f.folder / "none.key"}, "cannot be read"),
-    "a file that is no key": (lambda f: {"key": no_key(f)}, "is not a private key"),
-    "a public key": (lambda f: {"key": f.folder / "ada.pub"}, "is a public key"),
     "key readable by others": (lambda f: {"key": loose(f)}, "chmod"),
     "swapped names": (lambda f: {"key": f.folder / "bob.key"}, "it is that of bob: `--me bob`"),
     "another public key": (lambda f: {"protocol": f.protocol(ada_key="00" * 31 + "01")}, "is not the one"),
-    "no data file": (lambda f: {"corpus": f.folder / "none.npz"}, "none.npz"),
-    "wrong number of columns": (lambda f: {"corpus": wide(f)}, "columns"),
     "columns in another order": (lambda f: {"corpus": turned(f)}, "or their order.*ksdp plan SPEC --columns"),
     "rows made another way": (lambda f: {"protocol": made_another_way(f)}, "`features.rows`"),
-    "clearance changed": (lambda f: {"clearance": tampered(f)}, "was changed"),
     "clearance of another party": (lambda f: {"clearance": f.clear(signer="bob")}, "is signed by"),
     "clearance of another mechanism": (
         lambda f: {"clearance": f.clear(mechanism=MechanismIdentity("pd-nmf", 2, {"rank": 3}))},
@@ -235,13 +206,8 @@ HERE: dict[str, tuple[Callable[[Files], dict[str, Any]], str]] = {
     ),
     "clearance of another corpus": (lambda f: {"clearance": f.clear(corpus="sha256:11")}, "another corpus"),
     "clearance expired": (lambda f: {"clearance": f.clear(expires=NOW)}, "expired.*`ksdp clear` signs it anew"),
-    "clearance from tomorrow": (
-        lambda f: {"clearance": f.clear(created=NOW + timedelta(days=1))},
-        "not valid before",
-    ),
     "result folder in use": (lambda f: {"out": used(f)}, "result of a run already"),
     "beyond the budget": (overspent, "beyond the budget"),
-    "budget file misspelt": (lambda f: overspent(f, "epsilons = 3"), "did you mean `epsilon`"),
     "port in use": (lambda f: {"listen": taken(f)}, "another process listens there"),
     "no address of this machine": (lambda f: {"listen": "192.0.2.1:7001"}, "--listen 0.0.0.0:PORT"),
 }
@@ -314,11 +280,6 @@ def test_three_that_are_right_find_nothing(files: Files) -> None:
 
 PEERS: dict[str, tuple[Callable[[Files], tuple[Path, Any]], str]] = {
     "nobody listens": (lambda f: (two(f), None), "nothing listens at 127.0.0.1.*: start it"),
-    "name that is not known": (
-        lambda f: (two(f, ada_address=f"{'x' * 70}.example:7001"), None),
-        "is not known here: correct its `address`",
-    ),
-    "no way there": (lambda f: (two(f, ada_address="255.255.255.255:7001"), None), "there is no way to"),
     "not TLS": (
         lambda f: (two(f), answers(f.ports["ada"], b"HTTP/1.1 400 Bad\r\n\r\n")),
         "answers, and not as ksdp",
@@ -332,14 +293,6 @@ PEERS: dict[str, tuple[Callable[[Files], tuple[Path, Any]], str]] = {
         lambda f: (two(f), f.node("ada", two(f, bob_key="cyd.pub"))),
         "it hung up: its file may name another key for bob",
     ),
-    "clock days ahead": (
-        lambda f: (two(f), f.node("ada", two(f), NOW + timedelta(days=3))),
-        "differ by days: `timedatectl set-ntp true`",
-    ),
-    "certificate expired": (
-        lambda f: (two(f), f.node("ada", two(f), NOW - timedelta(days=40))),
-        "differ by days: `timedatectl set-ntp true`",
-    ),
     "another line of the protocol": (
         lambda f: (two(f), f.node("ada", f.protocol(rank=3, names=("ada", "bob")))),
         "agreed to something else: `mechanism.rank` is 2 here and 3 there",
@@ -347,10 +300,6 @@ PEERS: dict[str, tuple[Callable[[Files], tuple[Path, Any]], str]] = {
     "another size of noise": (
         lambda f: (noisy(f), f.node("ada", noisy(f, noise=0.2))),
         "`mechanism.noise` is 0.1 here and 0.2 there",
-    ),
-    "another mechanism with noise": (
-        lambda f: (noisy(f, within="pd-nmf"), f.node("ada", noisy(f))),
-        '`mechanism.mechanism` is "pd-nmf" here and "pd-svd" there',
     ),
     "another party": (
         lambda f: (two(f), f.node("ada", f.protocol())),
@@ -422,10 +371,3 @@ def test_a_party_that_waits_in_a_run_is_found_and_its_run_is_not_touched(files: 
         assert ends.pop("ada")["result"] == ends.pop("bob")["result"]
         for name in ("ada", "bob"):
             (files.folder / f"out-{name}").rename(files.folder / f"out-{name}-{runs}")
-
-
-def test_a_file_of_pem_is_refused_with_the_command_for_it(files: Files) -> None:
-    path = files.folder / "pem.toml"
-    path.write_text("pem = 1\n")
-    with pytest.raises(InputError, match="is of a run of PEM: `ksdp pem pem.toml"):
-        typed(*files.command(protocol=path))

@@ -234,7 +234,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_senseless_file_is_refused_and_moves_no_terminal(data: st.DataObject, draft: Path) -> None:
     keys = ["parties", "server", "signatures", "features", "mechanism", "protocol", "\x1b[31m", "pem"]

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.contract import Database
-from ksdp.audit.errors import ClearanceError, InputError, SpecError
+from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.schema import final_output
 from ksdp.audit.reviewing import CorpusUnits
 from ksdp.flows.reviews import decide
@@ -31,10 +31,7 @@ from .entering import NOW, clearance_of, played, protocol_toml
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 TERMS = [f"term{i:02d}" for i in range(14)]
 NMF = 'name = "pd-nmf"\nrank = 2\nsweeps = 5\ntolerance = 0.0'
-SVD = 'name = "sigma-svd"\nrank = 2\nsolver = "power"\niterations = 6\ntolerance = 0.0'
-PCA = 'name = "pd-pca"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
 NORMED = 'name = "pd-svd"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
-SLOW = pytest.mark.validity
 
 
 @dataclass(frozen=True)
@@ -103,30 +100,17 @@ def results(protocol: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]
     return {name: dict(np.load(folder / name / "result.npz")) for name in names}
 
 
-def check_ideal(org: Organisations, protocol: Path, atol: float) -> None:
-    read = read_run(protocol)
-    ends = org.run(protocol)
+def test_the_real_run_announces_what_the_ideal_functionality_does(three: Organisations) -> None:
+    """With shares besides sums."""
+    protocol = three.protocol(NORMED)
+    read, ends = read_run(protocol), three.run(protocol)
     assert all(isinstance(end, dict) for end in ends.values()), ends
-    found = results(protocol, org.names)
-    ideal = read.terms.mechanism.run(org.database(protocol), np.random.default_rng(0))
-    assert set(final_output(read.terms.mechanism, read.terms.features)) <= set(found[org.names[0]])
-    for name in set(found[org.names[0]]) & set(ideal):
-        for party in org.names:
-            assert found[party][name].tobytes() == found[org.names[0]][name].tobytes()
-        np.testing.assert_allclose(found[org.names[0]][name], ideal[name], rtol=0, atol=atol, err_msg=name)
-
-
-@pytest.mark.parametrize(
-    ("m", "mechanism"),
-    [
-        (2, NMF),
-        (3, NORMED),
-        *(pytest.param(m, mechanism, marks=SLOW) for m, mechanism in ((3, PCA), (3, SVD), (5, NMF))),
-    ],
-)
-def test_the_real_run_announces_what_the_ideal_functionality_does(tmp_path: Path, m: int, mechanism: str) -> None:
-    org = organisations(tmp_path, m)
-    check_ideal(org, org.protocol(mechanism), atol=1e-6)
+    found = results(protocol, three.names)
+    ideal = read.terms.mechanism.run(three.database(protocol), np.random.default_rng(0))
+    assert set(final_output(read.terms.mechanism, read.terms.features)) <= set(found["ada"])
+    for name in set(found["ada"]) & set(ideal):
+        assert len({found[party][name].tobytes() for party in three.names}) == 1
+        np.testing.assert_allclose(found["ada"][name], ideal[name], rtol=0, atol=1e-6, err_msg=name)
 
 
 LISTED = ["2", "3", "5", "7", "11"]
@@ -172,18 +156,6 @@ def test_a_cleared_run_enters_what_is_listed_and_says_who_is_not_cleared(
         assert lines[-1]["grounds"]["cyd"] == {"cleared": False, "clearance": None}
         assert lines[-1]["what"] == "done"
         assert sum(line["what"] == "sent" and line["kind"] == "sum" for line in lines) == 2 * about["sums"]
-
-
-def test_a_transcript_holds_no_value(cleared: tuple[Path, dict[str, Path]]) -> None:
-    """Of every line the keys and their kinds are known; none is a list of numbers."""
-    protocol, _ = cleared
-    known = {"time", "what", "kind", "round", "peer", "bytes", "me", "agreement", "mechanism", "documents", "of"}
-    known |= {"uncleared", "clearance", "checked", "peers", "session", "result", "grounds"}
-    lines = (protocol.with_suffix("") / "bob" / "transcript.jsonl").read_text().splitlines()
-    for line in map(json.loads, lines):
-        assert set(line) <= known
-        numbers = [value for value in line.values() if isinstance(value, float)]
-        assert numbers == []
 
 
 def test_without_a_clearance_nobody_enters_anything_unless_it_is_written_out(three: Organisations) -> None:
@@ -233,22 +205,6 @@ def test_a_protocol_file_is_refused_with_its_fault(three: Organisations, old: st
     path = three.protocol()
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=message):
-        read_run(path)
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "message"),
-    [
-        ('name = "pd-svd"\nrank = 2', "`solver` must be 'power'"),
-        ('name = "null"', "must be pd-nmf, pd-svd"),
-        ('name = "pd-nmf"\nrank = 2\nweighted = true', "`beta` and `delta` must be above 0"),
-    ],
-)
-def test_what_no_parties_can_run_as_it_was_audited_is_refused(
-    three: Organisations, mechanism: str, message: str
-) -> None:
-    path = three.protocol(mechanism)
-    with pytest.raises(SpecError, match=message):
         read_run(path)
 
 

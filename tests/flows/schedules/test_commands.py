@@ -97,11 +97,6 @@ def test_a_promise_is_not_changed(typed: Typed, nightly: tuple[Any, ...], tmp_pa
     assert read_schedule(Store(tmp_path / "store"), "nightly").budget == "lord"
 
 
-def test_one_that_is_not_there(typed: Typed, tmp_path: Path) -> None:
-    Store.open(tmp_path / "store")
-    assert "'nobody'" in typed("now", "nobody", "--store", tmp_path / "store", check=2).err
-
-
 @pytest.mark.parametrize(
     ("outcome", "verdicts", "code"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import time
 from collections.abc import Iterator
@@ -105,21 +104,6 @@ def test_a_clearance_expires_once_and_not_before(nightly: tuple[Store, Schedule]
     assert event.payload == {"expired": (NOW + timedelta(days=90)).isoformat(), "documents": 1}
     assert [one.id for one in event.related] == ["ksdp.audit.one", "ksdp.audit.two"]
     assert "secret" not in event.model_dump_json()
-
-
-def test_what_cannot_be_marked_is_not_told_again_and_again(
-    nightly: tuple[Store, Schedule], emitted: list[Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(path: Path) -> None:
-        raise OSError(errno.ENOSPC, "no space left", str(path))
-
-    signed_copy(nightly[0])
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "touch", full)
-        emit_expired(nightly[0], NOW + timedelta(days=90))
-    assert emitted == []
-    emit_expired(nightly[0], NOW + timedelta(days=90))
-    assert len(emitted) == 1
 
 
 def test_nothing_happens_where_no_server_is(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:

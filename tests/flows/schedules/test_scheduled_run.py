@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
@@ -21,9 +19,8 @@ from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
 from ksdp.flows.interruption import utc_now
-from ksdp.flows.schedules.events import body, events_of
+from ksdp.flows.schedules.events import events_of
 from ksdp.flows.schedules.scheduled_run import spec_basis
-from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.findings import read_spec
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -33,7 +30,6 @@ from ksdp.storage.schedules.schedule_files import (
     check_schedulable,
     check_schedule,
     read_runs,
-    read_schedule,
     schedule_folder,
     write_schedule,
 )
@@ -128,19 +124,6 @@ def test_the_first_run_audits_everything(site: Site) -> None:
     assert run.audit not in read_ledger(site.store).parts
 
 
-def test_the_links_of_an_event_lead_to_pages(site: Site, pages: Callable) -> None:
-    site.schedule(link="https://review.example:8700")
-    run = next(past for past in read_runs(site.store, "nightly") if past.audit)
-    links = body(site.store, read_schedule(site.store, "nightly"), run)["links"]
-    site.schedule()
-    assert Path(urlsplit(links["report"]).path).is_file()
-    address = urlsplit(links["dashboard"])
-    assert address.netloc == "review.example:8700"
-    look = pages(site.store.root)
-    assert f"Audit {run.audit}" in look.words(address.path)
-    assert f'href="{address.path}"' in look.client.get("/schedules").text
-
-
 def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(site: Site) -> None:
     before, state = site.run()
     assert (before.outcome, state.name) == ("unchanged", "Unchanged")
@@ -169,24 +152,6 @@ def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(s
     moved = changes.to_pylist()[0]
     assert moved["change"] == pytest.approx(moved["after"] - moved["before"])
     assert run.largest_drift == pytest.approx(max(map(abs, changes["change"].to_pylist())))
-
-
-def test_prefects_pages_tell_the_story(site: Site) -> None:
-    from prefect.client.orchestration import get_client
-    from prefect.settings import temporary_settings
-
-    async def artifacts() -> dict[str, Any]:
-        async with get_client() as client:
-            found = await client.read_artifacts(limit=200)
-        return {artifact.key: artifact for artifact in sorted(found, key=lambda one: one.created) if artifact.key}
-
-    with temporary_settings(site.settings):
-        shown = asyncio.run(artifacts())
-    statistics = json.loads(shown["schedule-nightly-statistics"].data)
-    assert all(0 <= line["largest D"] <= 1 for line in statistics)
-    assert "report.html" in shown["schedule-nightly-report"].data
-    verdicts = json.loads(shown["schedule-nightly-verdicts"].data)
-    assert [line["verdict"] for line in verdicts] == ["sensitive", "clear", "undecided"]
 
 
 def test_one_that_fails_is_tried_again_and_spends_nothing(site: Site) -> None:
@@ -258,13 +223,6 @@ def test_what_a_verdict_depends_on_besides_the_documents(site: Site) -> None:
     assert len({spec_basis(one) for one in [spec, *other]}) == 4
     with pytest.raises(SpecError, match="must name ids or be left out"):
         check_schedulable(change(update={"design": spec.design.model_copy(update={"documents": 10})}))
-
-
-def test_a_summary_says_what_the_history_says(site: Site) -> None:
-    for run in read_runs(site.store, "nightly"):
-        if run.audit is not None:
-            summary = read_summary(site.store.audit(run.audit))
-            assert (summary.documents, summary.corpus) == (run.documents["audited"], run.corpus)
 
 
 def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_allows(

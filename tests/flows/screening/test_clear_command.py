@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -29,26 +27,13 @@ def asked(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "message"), [("wrong\n", "the passphrase is wrong"), ("correct horse\n", "nothing.npz")]
 )
-@pytest.mark.parametrize("waits", [(), ("--hours", "1")])
 def test_an_encrypted_key_asks_for_its_passphrase(
-    asked: list[str], tmp_path: Path, waits: tuple[str, ...], typed: str, message: str
+    asked: list[str], tmp_path: Path, typed: str, message: str
 ) -> None:
-    done = CliRunner().invoke(app, [*asked, *waits], input=typed)
+    done = CliRunner().invoke(app, asked, input=typed)
     assert isinstance(done.exception, InputError)
     assert message in str(done.exception)
     assert "Passphrase of ana.key" in done.stderr
     assert done.stdout.strip() == ""  # the prompt is on standard error
     assert "horse" not in done.output
     assert not (tmp_path / "store").exists()
-
-
-def test_where_nothing_can_be_signed_the_exit_code_says_so(
-    tmp_path: Path, spec: Callable[..., Path], ksdp: Callable[..., Any]
-) -> None:
-    make_identity(tmp_path, "ana")
-    common = [
-        "clear", spec(families=["geometry"], with_runs=10), "--clearance", tmp_path / "c.json",
-        "--key", tmp_path / "ana.key", "--who", "Ana", "--store", tmp_path / "store",
-    ]  # fmt: skip
-    assert "nothing to sign" in ksdp(*common, check=2).err
-    assert not (tmp_path / "c.json").exists()

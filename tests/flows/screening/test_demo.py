@@ -17,13 +17,6 @@ from ksdp.flows.screening.demo import Demo, demo_specs, demo_words
 from ...summaries import example
 
 
-def test_the_settings_differ_in_what_a_run_opens_alone() -> None:
-    every, final, _noise = demo_specs()
-    assert [spec.mechanism.parameters["opens"] for spec in (every, final)] == ["every round", "final"]
-    keys = ("seed", "corpus", "statistics", "design", "decision", "store")
-    assert [getattr(every, key) for key in keys] == [getattr(final, key) for key in keys]
-
-
 def test_the_last_setting_is_proved_for_every_part_of_the_corpus_so_that_it_can_be_signed() -> None:
     noise = demo_specs()[-1]
     rows = np.random.default_rng(1).random((40, 6))

@@ -257,20 +257,10 @@ def test_a_verdict_that_does_not_follow_from_its_p_is_not_signed(base: Path) -> 
     assert "does not follow from its own p-values" in said.stderr
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"who": " "}, "`who` must say"),
-        ({"expires": NOW}, "later than now"),
-        ({"now": NOW.replace(tzinfo=None)}, "time zone"),
-    ],
-)
-def test_what_cannot_be_signed_is_refused_before_anything_is_written(
-    base: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_signed_is_refused_before_anything_is_written(base: Path) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((12, 27))))
-    with pytest.raises(InputError, match=message):
-        audit_and_clear(open_spec(parse_spec(spec("Masking")), base), base / "store", signing(base, **changes))
+    with pytest.raises(InputError, match="`who` must say"):
+        audit_and_clear(open_spec(parse_spec(spec("Masking")), base), base / "store", signing(base, who=" "))
     assert not (base / "store").exists()
 
 

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.channel.rounds import Machine, Round, RoundEngine, Rounds, one_each, run_together
+from ksdp.protocols.channel.rounds import Machine, Round, RoundEngine, Rounds, run_together
 from ksdp.protocols.channel.wire import pack, pack_number, unpack
-from ksdp.protocols.sums.secure_sum import SumParty, SumTerms
-
-from ..conftest import identity, participant
 
 
 def message(kind: str, number: int, body: bytes) -> bytes:
@@ -140,13 +137,3 @@ def test_refused_input_changes_nothing() -> None:
         machine.first(InputError("too long"))
     assert (machine.due, machine.secret) == ("first", "kept")
     machine.first()
-
-
-def test_messages_are_sorted_by_sender_one_each() -> None:
-    terms = SumTerms(tuple(participant(name) for name in ("ada", "cyd")), b"agreed")
-    hellos = [SumParty(terms, name, identity(name)).hello() for name in ("cyd", "ada")]
-    assert list(one_each(hellos, {"ada", "cyd"}, "message")) == ["ada", "cyd"]
-    with pytest.raises(ProtocolError, match="not expected to send one"):
-        one_each(hellos, {"ada"}, "message")
-    with pytest.raises(ProtocolError, match="ada sent its message twice"):
-        one_each([hellos[1], hellos[1]], {"ada"}, "message")

@@ -87,13 +87,6 @@ def test_an_array_comes_back(array: np.ndarray) -> None:
     assert found.tobytes() == np.ascontiguousarray(array).tobytes()
 
 
-@given(st.binary(max_size=200))
-def test_bytes_that_are_none_are_refused(data: bytes) -> None:
-    for read in (unpack_array, unpack_arrays):
-        with pytest.raises(ProtocolError):
-            read(data)
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -41,11 +41,6 @@ def test_what_is_no_frame_is_refused(data: bytes, fault: str) -> None:
         read(data)
 
 
-def test_a_connection_that_ends_within_a_frame_is_told() -> None:
-    with pytest.raises(asyncio.IncompleteReadError):
-        read(Frame(Kind.DATA, payload=b"abc").to_bytes()[:-1])
-
-
 @pytest.mark.parametrize("checks", [True, False])
 def test_a_greeting_says_whether_its_end_only_checks(checks: bool) -> None:
     hello = Resume(bytes(16), bytes(range(16)), 5, checks)

@@ -24,16 +24,10 @@ from .conftest import FEATURES, NAMES, Party, all_ends, free_ports, party_matrix
 NOISE = {"rank": 2, "sampler": "discrete"}
 RUNS: list[tuple[str, dict[str, Any], str]] = [
     ("pd-nmf", {"rank": 2, "sweeps": 4, "tolerance": 0.0}, "bob"),
-    ("sigma-svd", {"rank": 2, "solver": "power", "iterations": 4, "tolerance": 0.0}, "ada"),
     ("pd-svd", {"rank": 2, "solver": "power", "iterations": 2, "tolerance": 0.0}, "cyd"),
-    ("pd-pca", {"rank": 2, "solver": "power", "iterations": 2, "tolerance": 0.0}, "bob"),
     ("hardt-roth", {"iterations": 3, "epsilon": 2.0, **NOISE}, "bob"),
-    ("dp-nmf", {"sweeps": 2, "epsilon": 20.0, **NOISE}, "cyd"),
-    ("moments", {"advantage": 0.4, **NOISE}, "ada"),
-    ("fedpower-private", {"iterations": 4, "period": 2, "noise": 0.02, **NOISE}, "bob"),
     ("fedpower", {"iterations": 4, "period": 2, "noise": 0.01, "central_noise": 0.02, **NOISE}, "bob"),
     ("fedpower", {"iterations": 4, "period": 2, "noise": 0.01, "central_noise": 0.02, **NOISE}, "hub"),
-    ("dpdispca", {"intermediate": 4, "epsilon": 8.0, **NOISE}, "cyd"),
     ("dpdispca", {"intermediate": 4, "epsilon": 8.0, **NOISE}, "hub"),
     ("fedpower-utility", {"iterations": 2, "period": 1, "noise": 0.3, "row_bound": 2.0, **NOISE}, "bob"),
     ("fedpower-utility", {"iterations": 2, "period": 1, "noise": 0.3, "row_bound": 2.0, **NOISE}, "hub"),

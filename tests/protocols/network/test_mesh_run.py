@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.contract import Database
-from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network import tls
 from ksdp.protocols.network.links import LinkTimes
@@ -34,14 +34,6 @@ def agree(ends: list[RunOutcome | BaseException]) -> None:
     assert len(outcomes) == len(ends), ends
     assert len({outcome.digest for outcome in outcomes}) == 1
     np.testing.assert_allclose(outcomes[0].result.public["T"], ideal(len(ends)), rtol=0, atol=1e-7)
-
-
-@pytest.mark.parametrize("m", [2, 3])
-def test_all_get_the_ideal_result(m: int) -> None:
-    async def play() -> list[RunOutcome | BaseException]:
-        return await all_ends(*(party.run() for party in parties(m).values()))
-
-    agree(asyncio.run(play()))
 
 
 def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_there() -> None:
@@ -84,7 +76,7 @@ def test_a_lost_connection_is_taken_up_where_it_was() -> None:
     assert sum(event["what"] == "reconnected" for event in all_of["bob"].events) >= 2, "one may hit a handshake"
 
 
-@pytest.mark.parametrize("kind", ["change", "repeat", "reorder", "truncate"])
+@pytest.mark.parametrize("kind", ["change", "truncate"])
 def test_meddling_for_a_while_changes_nothing(kind: str) -> None:
     """TLS refuses the bytes, the connection is dropped, and the next one goes on."""
     met = 0
@@ -95,12 +87,7 @@ def test_meddling_for_a_while_changes_nothing(kind: str) -> None:
             return data
         if kind == "change":
             return data[:-1] + bytes([data[-1] ^ 1])
-        if kind == "repeat":
-            return data + data
-        half = len(data) // 2
-        if kind == "reorder":
-            return data[half:] + data[:half]
-        return data[:half] if met == 8 else None
+        return data[: len(data) // 2] if met == 8 else None
 
     all_of = parties()
 
@@ -188,19 +175,17 @@ def test_who_disappears_ends_the_run_for_the_others() -> None:
         assert str(end).startswith("bob ended the run: it was stopped.") or str(end).endswith("bob had ended it.")
 
 
-async def with_another_key(who: str, m: int) -> list[RunOutcome | BaseException]:
-    """How a run ends for all in which one has not the key that the others know."""
-    all_of = parties(m)
-    all_of[who].keys[who] = all_of[who].identity = Ed25519PrivateKey.generate()
-    for party in all_of.values():
-        party.present = 1.0
-    return await all_ends(*(party.run() for party in all_of.values()))
-
-
 def test_another_key_is_nobody() -> None:
     """Cyd is somebody else than the others think: nobody gets anything, and her name is said."""
 
-    ends = asyncio.run(with_another_key("cyd", 3))
+    async def play() -> list[RunOutcome | BaseException]:
+        all_of = parties(3)
+        all_of["cyd"].keys["cyd"] = all_of["cyd"].identity = Ed25519PrivateKey.generate()
+        for party in all_of.values():
+            party.present = 1.0
+        return await all_ends(*(party.run() for party in all_of.values()))
+
+    ends = asyncio.run(play())
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert "Not all parties came within 1 seconds. cyd:" in str(ends[0])
     assert "ada: it hung up" in str(ends[2])
@@ -236,36 +221,6 @@ def test_a_clock_that_is_days_off_is_not_called_a_wrong_key(
     monkeypatch.setattr(tls, "_certificate", dated)
     for end, said in zip(asyncio.run(play()), (ada_says, bob_says), strict=True):
         assert re.search(said, str(end)), end
-
-
-def test_a_false_server_is_seen_through() -> None:
-    """Somebody else answers at ada's address: with a key of their own, or with none that counts."""
-
-    ends = asyncio.run(with_another_key("ada", 2))
-    assert "does not have the key that is named for ada" in str(ends[1])
-
-
-def test_other_terms_are_named_before_anything_is_said() -> None:
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties()
-        all_of["cyd"].mechanism = PDNMF(rank=3, sweeps=4, tolerance=0.0)
-        return await all_ends(*(party.run() for party in all_of.values()))
-
-    ends = asyncio.run(play())
-    assert all(isinstance(end, ProtocolError) for end in ends), ends
-    assert "`mechanism.rank` is 3 here and 2 there" in str(ends[2])
-
-
-def test_an_address_in_use_is_refused() -> None:
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties(2)
-        blocker = await asyncio.start_server(lambda r, w: None, "127.0.0.1", all_of["ada"].port)
-        async with blocker:
-            return await all_ends(all_of["ada"].run())
-
-    (end,) = asyncio.run(play())
-    assert isinstance(end, InputError)
-    assert "another process listens there" in str(end)
 
 
 @pytest.mark.parametrize("early", [True, False])

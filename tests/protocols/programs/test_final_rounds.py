@@ -117,13 +117,6 @@ def test_of_more_than_three_it_is_said_who_computes() -> None:
         RunTerms(PDSVD(rank=3, opens="final"), FEATURES, "sha256:0", Precision(), four)
 
 
-def test_the_terms_say_what_is_opened_and_who_computes() -> None:
-    said = terms_of(3, PDSVD(rank=3, opens="final")).terms
-    assert said["mechanism.opens"] == "final"
-    assert said["sums"] == "shares"
-    assert (said["shares.computing"], said["shares.block"], said["shares.rounds"]) == (NAMES[:3], 7, 8)
-
-
 @pytest.mark.parametrize(
     ("mechanism", "message"),
     [
@@ -146,10 +139,6 @@ def test_a_party_whose_numbers_do_not_fit_enters_nothing() -> None:
     rows[1] = rows[1] * 100.0
     with pytest.raises(InputError, match="squares of all entries add up to more than `precision.bound`"):
         played(terms_of(3, PDSVD(rank=3, opens="final")), rows)
-
-
-def test_a_message_cut_short_ends_the_run() -> None:
-    assert "bob" in meddled("computation", lambda body: body[:-1])
 
 
 @pytest.mark.deviation("final output, vectors: enter moments beyond what all may enter together")

@@ -93,11 +93,7 @@ def test_topics_as_long_as_any_can_be_are_a_result() -> None:
 
 @pytest.mark.parametrize(
     ("mechanism", "computing"),
-    [
-        (TOPICS, ("ada", "cyd", "dan")),
-        (PDNMF(rank=2, sweeps=2, beta=0.05, delta=0.1, start="pd-nmf-init", opens="final"), NAMES[:3]),
-        (PDNMF(rank=2, sweeps=2, opens="final"), ("bob", "cyd", "dan")),
-    ],
+    [(TOPICS, ("ada", "cyd", "dan")), (PDNMF(rank=2, sweeps=2, opens="final"), ("bob", "cyd", "dan"))],
 )
 def test_everybody_learns_the_topics_of_the_ideal_functionality(
     mechanism: PDNMF, computing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -121,11 +117,10 @@ def test_everybody_learns_the_topics_of_the_ideal_functionality(
     assert max(len(body) for _, r in sent for body in r.messages.values()) <= largest_final_message(terms)
 
 
-@pytest.mark.parametrize("start", ["random", "pd-nmf-init"])
-def test_everybody_learns_the_topics_of_ratings(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everybody_learns_the_topics_of_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that are stored are known, zeros too."""
     monkeypatch.setattr(module, "_BLOCK", 3 * FEATURES)
-    mechanism = PDNMF(rank=2, sweeps=3, beta=0.3, delta=0.2, weighted=True, start=start, opens="final")
+    mechanism = PDNMF(rank=2, sweeps=3, beta=0.3, delta=0.2, weighted=True, start="pd-nmf-init", opens="final")
     rows = [
         sp.csr_array((np.ceil(5 * part.data), part.indices, part.indptr), part.shape) for part in parts(4, 6, 3)
     ]

@@ -60,9 +60,7 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutc
     return results, np.sum(drawn, axis=0), max(len(body) for _, r in sent for body in r.messages.values())
 
 
-@pytest.mark.parametrize(
-    ("m", "parameters"), [(5, VECTORS), (3, VECTORS | {"rank": 1}), (3, VECTORS | {"start_seed": 4})]
-)
+@pytest.mark.parametrize(("m", "parameters"), [(5, VECTORS), (3, VECTORS | {"rank": 1})])
 def test_vectors_are_those_of_the_mechanism_with_every_party_s_noise(m: int, parameters: dict[str, Any]) -> None:
     mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=parameters)
     rows, terms = parts(m), terms_of(m, mechanism)
@@ -78,7 +76,7 @@ def test_vectors_are_those_of_the_mechanism_with_every_party_s_noise(m: int, par
     assert largest <= largest_final_message(terms)
 
 
-@pytest.mark.parametrize("parameters", [TOPICS, SIMPLEX, TOPICS | {"weighted": True}])
+@pytest.mark.parametrize("parameters", [SIMPLEX, TOPICS | {"weighted": True}])
 def test_topics_are_those_of_the_mechanism_with_every_party_s_noise(parameters: dict[str, Any]) -> None:
     mechanism = Noisy("pd-nmf", noise=1.0, scale=0.003, parameters=parameters)
     rows, terms = in_directions(parts(3)), terms_of(3, mechanism, 0)
@@ -90,10 +88,9 @@ def test_topics_are_those_of_the_mechanism_with_every_party_s_noise(parameters: 
     assert largest <= largest_final_message(terms)
 
 
-@pytest.mark.parametrize("m", [3, 5])
-def test_who_subtracts_its_own_noise_sees_the_law_that_was_audited(m: int) -> None:
+def test_who_subtracts_its_own_noise_sees_the_law_that_was_audited() -> None:
     mechanism = Noisy("pd-svd", noise=0.5, scale=0.01, parameters=VECTORS)
-    each = noise_of_party(mechanism, m)
+    each, m = noise_of_party(mechanism, 3), 3
     shares = [noised(np.zeros(20_000), each, LARGEST_NOISE / m, vetted_noise).values for _ in range(m)]
     left = np.sum(shares[1:], axis=0) / mechanism.deviation("V")
     audited = draw("fast", (20_000,), 1.0, np.random.default_rng(1))
@@ -144,10 +141,8 @@ def test_two_values_too_close_open_nothing() -> None:
     ("mechanism", "message"),
     [
         (Noisy("sigma-svd", noise=1.0, scale=0.01, parameters=VECTORS), "must be pd-svd or pd-nmf"),
-        (Noisy("pd-pca", noise=1.0, scale=0.01, parameters=VECTORS), "must be pd-svd or pd-nmf"),
         (Noisy("pd-svd", noise=1.0, parameters=VECTORS), "`noise` and `scale` must be above 0"),
         (Noisy("pd-svd", noise=1.0, scale=1e-9, parameters=VECTORS), "must be from 2\\^-25 to 2\\^15"),
-        (Noisy("pd-svd", noise=1.0, scale=1e9, parameters=VECTORS), "must be from 2\\^-25 to 2\\^15"),
         (Noisy("pd-svd", noise=1.0, scale=0.01, parameters={"rank": 3}), '`parameters.opens` must be "final"'),
     ],
 )

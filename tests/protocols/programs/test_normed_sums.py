@@ -28,9 +28,7 @@ def played(terms: RunTerms, matrices: list[sp.csr_array]) -> Any:
     return run_together({n: side(n, terms, party_program(terms.mechanism, x)) for n, x in rows.items()})
 
 
-@pytest.mark.parametrize(
-    ("kind", "m", "computing"), [(PDSVD, 3, None), (PDPCA, 3, None), (PDSVD, 5, ("ada", "cyd", "eve"))]
-)
+@pytest.mark.parametrize(("kind", "m", "computing"), [(PDPCA, 3, None), (PDSVD, 5, ("ada", "cyd", "eve"))])
 def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int, computing: tuple[str, ...] | None) -> None:
     mechanism = kind(rank=2, solver="power", iterations=3, tolerance=0.0)
     shares = None if computing is None else ShareTerms(computing, 0, 0)

@@ -11,11 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.contract import Database
-from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import ITERATIONS
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.party_side import drive, trusted_party
-from ksdp.protocols.programs.programs import check_nmf, nmf_program
+from ksdp.protocols.programs.programs import nmf_program
 
 SIZES = (7, 5, 9)
 FEATURES = 11
@@ -72,13 +71,6 @@ def test_what_nobody_rated_is_zero_and_nobody_is_told_so() -> None:
     np.testing.assert_array_equal(first.public["T"][:, [4, 10]], 0.0)
     assert first.public["T"][:, 0].any()
     assert {each.shape for each in told} == {(2, FEATURES)}, "there is no sum besides those of topics"
-
-
-@pytest.mark.parametrize("missing", [{"beta": 0.0}, {"delta": 0.0}])
-def test_ratings_need_regularisers_among_parties(missing: dict[str, float]) -> None:
-    values: dict[str, Any] = {"weighted": True, "beta": 0.1, "delta": 0.1} | missing
-    with pytest.raises(SpecError, match="`beta` and `delta` must be above 0"):
-        check_nmf(PDNMF(**values))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -10,17 +10,9 @@ import pytest
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shares.arithmetic import PairedBits, SharedArithmetic
-from ksdp.protocols.shares.field import PRIME
 
 from ..conftest import seeded
-from .together import compute_together
-
-
-def shared(values: list[int], seed: int = 1) -> list[np.ndarray]:
-    source = random.Random(seed)
-    whole = np.array(values, dtype=object)
-    slope = np.array([source.randrange(PRIME) for _ in values], dtype=object)
-    return [(whole + slope * place) % PRIME for place in (1, 2, 3)]
+from .together import compute_together, shared
 
 
 def below_zero(values: list[int], bits: int) -> list[int]:

@@ -28,17 +28,17 @@ from ksdp.protocols.shares.field import (
     words_of,
 )
 
-from ..conftest import seeded
+EDGES = [0, 1, 2**24 - 1, 2**32 - 1, 2**32, PRIME - 1, PRIME // 2, 2**223]
 
-WORST = [0, 1, PRIME - 1, PRIME // 2, 2**24 - 1, 2**223]
+
+def numbers(seed: int, count: int = 60, below: int = PRIME) -> np.ndarray:
+    source = random.Random(seed)
+    drawn = [source.choice([source.randrange(below), *(edge % below for edge in EDGES)]) for _ in range(count)]
+    return np.array(drawn, dtype=object)
 
 
 def drawn(seed: int, *shape: int) -> np.ndarray:
-    source = random.Random(seed)
-    values = [source.choice([source.randrange(PRIME), *WORST]) for _ in range(int(np.prod(shape)))]
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out.reshape(shape)
+    return numbers(seed, int(np.prod(shape))).reshape(shape)
 
 
 def read(share: bytes) -> list[int]:
@@ -78,13 +78,6 @@ def test_shares_are_the_values_of_lines(values: list[int], coins: bytes) -> None
     assert [[number % PRIME for number in read(share)] for share in made] == written
 
 
-def test_shares_add_up() -> None:
-    values = [np.array([5, -7], dtype=np.int64), np.array([-9, 2**61], dtype=np.int64)]
-    sent = [split(value, seeded(f"add {at}")) for at, value in enumerate(values)]
-    totals = [integers_of(added([shares[place] for shares in sent]), (2,)) for place in range(3)]
-    assert ((2 * totals[0] - totals[1]) % PRIME == np.array([PRIME - 4, 2**61 - 7], dtype=object)).all()
-
-
 def test_an_upper_triangle_becomes_a_symmetric_left_factor() -> None:
     upper = drawn(3, 6)
     rows, columns = np.triu_indices(3)
@@ -93,23 +86,9 @@ def test_an_upper_triangle_becomes_a_symmetric_left_factor() -> None:
     assert (symmetric_residues(words_of(upper), 3) == left_residues(whole)).all()
 
 
-EDGES = [0, 1, 2**32 - 1, 2**32, PRIME - 1, PRIME // 2, 2**223]
-
-
-def numbers(seed: int, count: int = 60, below: int = PRIME) -> np.ndarray:
-    source = random.Random(seed)
-    drawn = [source.choice([source.randrange(below), *(edge % below for edge in EDGES)]) for _ in range(count)]
-    return np.array(drawn, dtype=object)
-
-
 def shares(values: np.ndarray, seed: int) -> list[np.ndarray]:
     slope = numbers(seed, len(values))
     return [words_of((values + place * slope) % PRIME) for place in (1, 2, 3)]
-
-
-def test_words_are_the_numbers() -> None:
-    values = numbers(1)
-    assert (integers_of(words_of(values), values.shape) == values).all()
 
 
 @pytest.mark.parametrize("shift", [0, 1, 31, 32, 40, 64, 100, 219])

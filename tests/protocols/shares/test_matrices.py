@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,18 +9,16 @@ import numpy as np
 import pytest
 
 from ksdp.protocols.shares.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
-from ksdp.protocols.shares.field import PRIME
 from ksdp.protocols.shares.matrices import FACTOR_FRACTION, inverse_root, leading, reciprocal
 from ksdp.protocols.shares.sizes import COEFFICIENT_BITS, SCALE_FRACTION, cubic_steps, quadratic_steps
 
 from ..conftest import seeded
 from .together import compute_together
+from .together import shared as of_whole
 
 
 def shared(array: np.ndarray, seed: int, fraction: int = FRACTION) -> list[np.ndarray]:
-    source, values = random.Random(seed), fixed(array, fraction)
-    slope = np.array([source.randrange(PRIME) for _ in range(values.size)], dtype=object).reshape(values.shape)
-    return [(values + slope * place) % PRIME for place in (1, 2, 3)]
+    return of_whole(fixed(array, fraction), seed)
 
 
 def computed(work: Callable[[SharedArithmetic, int], Coroutine[Any, Any, Any]]) -> Any:
@@ -51,15 +48,6 @@ def test_a_rounded_product_is_within_three_units() -> None:
     exact = reals(fixed(left, 30), 30) @ reals(fixed(right, 30), 30)
     off = (reals(computed(work), 30) - exact) * 2**30
     assert np.all((off > -1.01) & (off < 3.01))
-
-
-def test_signs() -> None:
-    values = shared(np.array([-3.0, 0.0, 2.5]), 3, 4)
-
-    async def work(shares: SharedArithmetic, place: int) -> Any:
-        return await shares.opened(await shares.negative(values[place], 16))
-
-    assert computed(work).tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("least", [2.0**-24, 2.0**-18, 2.0**-11])

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import numpy as np
+
 from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.shares.engine import COMPUTING, ComputingParty
+from ksdp.protocols.shares.field import PRIME
 
-__all__ = ["compute_together"]
+__all__ = ["compute_together", "shared"]
+
+
+def shared(values: Any, seed: int = 1) -> list[np.ndarray]:
+    """Whole numbers as lines whose slopes a seed decides, read at the three places."""
+    whole, source = np.array(values, dtype=object), random.Random(seed)
+    slope = np.array([source.randrange(PRIME) for _ in range(whole.size)], dtype=object).reshape(whole.shape)
+    return [(whole + slope * place) % PRIME for place in (1, 2, 3)]
 
 
 def compute_together(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -54,22 +52,6 @@ def test_an_end_stays_what_it_was(store: Store, said: str) -> None:
         write_progress(store, "a1", {"state": said})
         assert state(store) == said
     assert state(store) == said
-
-
-def test_a_process_inherits_the_claim_and_holds_it_until_it_dies(store: Store) -> None:
-    with claimed(store, "a1") as mine:
-        assert mine is not None
-        write_progress(store, "a1", {"state": "starting"})
-        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-        child = subprocess.Popen(command, pass_fds=[mine], stdin=subprocess.PIPE)
-    try:
-        assert state(store) == "starting"
-        with claimed(store, "a1") as other:
-            assert other is None
-    finally:
-        child.kill()
-        child.communicate()
-    assert state(store) == "interrupted"
 
 
 def test_a_damaged_file_is_no_answer(store: Store) -> None:

@@ -155,16 +155,3 @@ def test_neighbours_have_the_largest_cosines(stored: tuple[Path, Corpus]) -> Non
         np.testing.assert_allclose([n.cosine for n in found], [cosine[at] for at in order], atol=1e-12)
     assert neighbours(folder, "d4", 1)[0].document == "d9"
     assert corpus_entries(folder) == corpus.matrix.nnz
-
-
-def test_more_are_wanted_than_there_are(stored: tuple[Path, Corpus]) -> None:
-    assert len(neighbours(stored[0], "d1", 100)) < 30
-
-
-def test_what_is_not_there_is_named(stored: tuple[Path, Corpus]) -> None:
-    with pytest.raises(StoreError, match="does not hold document 'nobody'"):
-        neighbours(stored[0], "nobody")
-    with pytest.raises(StoreError, match="cannot be opened"):
-        neighbours(stored[0].parent / "none", "d1")
-    with pytest.raises(StoreError, match="cannot be opened"):
-        corpus_entries(stored[0].parent / "none")

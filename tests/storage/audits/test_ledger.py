@@ -9,13 +9,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.screening.clearance import Attempt
-from ksdp.storage.audits import ledger
 from ksdp.storage.audits.history import find_audit, newest_first, read_history
 from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_ledger, record_attempt, record_finished
 from ksdp.storage.audits.queries import proved_sensitive
@@ -26,7 +24,6 @@ from ksdp.storage.store import Store
 
 from ...flips import flipped
 from ...summaries import example, verdict_table
-from ...typed import typed
 
 ONE = Attempt("q", "f", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
 
@@ -53,23 +50,6 @@ def test_the_same_audit_is_written_down_once(store: Store) -> None:
     assert record_attempt(store, ONE)
     assert not record_attempt(store, dataclasses.replace(ONE, at="2027-01-01T00:00:00+00:00"))
     assert read_ledger(store).attempts_at("q") == (ONE,)
-
-
-def test_a_command_parses_every_line_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(3):
-        record_attempt(store, numbered(number))
-    for command in ("list", "check"):
-        ledger._chained.cache_clear()
-        monkeypatch.setattr(ledger, "read_chain", parsed := Mock(wraps=ledger.read_chain))
-        typed(command, "--store", store.root, code=0)
-        assert parsed.call_count == 1
-
-
-def test_names_inside_of_names_are_not_taken_for_them(store: Store) -> None:
-    assert record_attempt(store, dataclasses.replace(ONE, audit="ab", statistics='"audit": "a"'))
-    assert record_attempt(store, ONE)
-    assert record_attempt(store, dataclasses.replace(ONE, audit="b"))
-    assert [one.audit for one in read_ledger(store).attempts_at("q")] == ["ab", "a", "b"]
 
 
 def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(store: Store) -> None:

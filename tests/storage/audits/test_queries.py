@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import StoreError
 from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter, Findings
 from ksdp.storage.codec import write_table_with_checksum
-from ksdp.storage.findings import EFFECTS, EffectRow
 
 NAMES = ("row-space-energy", "sigma", "w-max")
 DOCUMENTS = 137
@@ -166,15 +165,6 @@ def test_two_audits_are_compared_document_by_document(tmp_path: Path) -> None:
     assert {row[0] for row in found} == set(move.document)
     changes = [abs(before - after) for _, before, after in found if not np.isnan(before - after)]
     assert changes == sorted(changes, reverse=True)
-
-
-def test_effects_are_read_where_there_are_any(tmp_path: Path) -> None:
-    make(tmp_path)
-    assert Findings(tmp_path).effects("x") == ()
-    rows = [EffectRow(name, "sigma", 20, 30, *np.linspace(at, 1, 13)) for name, at in (("x", 0.5), ("y", 0.1))]
-    columns = {name: [getattr(row, name) for row in rows] for name in EFFECTS.columns}
-    write_table_with_checksum(tmp_path / "effects.parquet", EFFECTS.of(columns))
-    assert Findings(tmp_path).effects("x") == (rows[0],)
 
 
 def test_what_cannot_be_asked_or_read_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import gzip
 import json
 import traceback
@@ -57,32 +56,7 @@ def test_the_first_text_of_a_csv_without_header_is_not_shown(text_file):
     assert "a name of 140 characters, `b`" in message(columns.text, "body")
 
 
-def test_many_columns_are_not_all_listed(parquet):
-    assert message(parquet(**{f"c{i}": [1] for i in range(50)}).text, "body").endswith("`c39` and 10 more.")
-
-
-def test_a_repeated_column_is_refused(text_file):
-    assert message(text_file("a.csv", "a,a\n1,2\n").numbers, "a") == (
-        "a.csv, column `a`: occurs 2 times in the header; rename all but one."
-    )
-
-
-def test_a_file_without_rows_is_refused(tmp_path, parquet, text_file):
-    assert message(parquet, a=pa.array([], pa.string())) == "a.parquet: has no rows."
-    assert message(text_file, "a.csv", "a,b") == "a.csv: has no rows."
-
-
 # texts
-
-
-def test_texts_may_be_empty_or_missing(parquet, text_file):
-    assert parquet(t=["x", ""]).text("t") == parquet(t=["x", None]).text("t") == ["x", ""]
-    for name, text in (("a.csv", "t,u\nx,1\n,2\n"), ("a.jsonl", '{"t": "x"}\n{"u": 1}\n')):
-        assert text_file(name, text).text("t") == ["x", ""]
-
-
-def test_texts_are_texts(parquet):
-    assert message(parquet(t=[1, 2]).text, "t") == "a.parquet, column `t`: holds int64; text is needed."
 
 
 def test_texts_stored_as_bytes_are_decoded(tmp_path, parquet):
@@ -125,11 +99,8 @@ def test_labels_of_a_csv_are_as_written(text_file):
     ("values", "problem"),
     [
         (["x", None], ", row 2, column `a`: is missing."),
-        (["x", "y", " "], ", row 3, column `a`: is missing."),
-        ([1, None], ", row 2, column `a`: is missing."),
         ([1.0, float("nan")], ", row 2, column `a`: is missing."),
         ([1.0, 1.5], ", row 2, column `a`: is neither text nor a whole number."),
-        ([1.0, float("inf")], ", row 2, column `a`: is neither text nor a whole number."),
         (["x", "x\0"], ", row 2, column `a`: holds a NUL character."),
         (["x", "y" * 501], ", row 2, column `a`: is longer than 500 characters."),
         (pa.nulls(2), ", row 1, column `a`: is missing."),
@@ -169,22 +140,6 @@ def test_whole_numbers_are_sorted_by_value_in_a_csv_too(text_file):
 # numbers
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [1, -2],
-        [0.5, 1e300],
-        [True, False],
-        [decimal.Decimal("1.25"), decimal.Decimal("-3.50")],
-        pa.array([3, 4], pa.uint8()),
-    ],
-)
-def test_numbers(parquet, values):
-    numbers = parquet(a=values).numbers("a")
-    assert numbers.dtype == np.float64
-    assert numbers.tolist() == [float(value) for value in pa.array(values).to_pylist()]
-
-
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_of_a_csv_are_exact(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("numbers") / "a.csv"
@@ -219,12 +174,6 @@ def test_numbers_that_are_refused(parquet, values, problem):
 def test_numbers_of_a_csv_that_are_refused(text_file, cells, problem):
     columns = text_file("a.csv", "a,b\n" + "".join(f"{cell},1\n" for cell in cells))
     assert message(columns.numbers, "a") == "a.csv" + problem
-
-
-def test_negative_numbers_are_refused_on_demand(parquet):
-    columns = parquet(a=[0, 1, -1])
-    assert columns.numbers("a").tolist() == [0, 1, -1]
-    assert "row 3, column `a`: is negative" in message(columns.numbers, "a", nonnegative=True)
 
 
 def test_which_columns_are_numeric(tmp_path, parquet, text_file):
@@ -311,18 +260,6 @@ def test_what_european_programs_export_is_the_same_table(tmp_path, separator):
     assert read.text("town") == table["town"].tolist()
 
 
-@pytest.mark.parametrize("separator", [",", ";"])
-def test_a_header_may_be_longer_than_any_name(text_file, separator):
-    names = [f"gene{n:06}" for n in range(20_000)]
-    cells = separator.join("1" for _ in names)
-    read = text_file("genes.csv", f"{separator.join(names)}\n{cells}\n")
-    assert (list(read.names), read.separator) == (names, separator)
-
-
-def test_other_extensions_are_refused(write):
-    assert "columns are read from .parquet" in refused(write("a.ods", ""))
-
-
 # Parquet
 
 
@@ -344,7 +281,6 @@ def test_damaged_parquet_is_refused_wherever_it_is_cut(tmp_path):
     ("text", "message"),
     [
         ("", "a.csv: is empty."),
-        ("\n\n", "a.csv: is empty."),
         (f"a,b\n1,2\n{SECRET}\n", "a.csv, row 2: has 1 fields where the header has 2."),
         (f'a,b\n1,"x\ny"\n\n3,4,{SECRET}\n', "a.csv, row 2: has 3 fields where the header has 2."),
         (
@@ -359,17 +295,6 @@ def test_malformed_csv(write, text, message):
     assert refused(write("a.csv", text)) == message
 
 
-def test_a_csv_tells_a_missing_from_an_empty_text(write):
-    source = open_columns(write("a.csv", 'a,b\n1,""\n2,\n3,NA\n'), "utf-8")
-    assert source.read("b").to_pylist() == ["", None, "NA"]
-
-
-def test_a_csv_field_may_be_long_and_hold_a_quote(write):
-    long = "word " * 400_000  # longer than the blocks and fields that CSV readers take by default
-    source = open_columns(write("a.csv", f'a,b\n1,{long}\n2,5" nail\n'), "utf-8")
-    assert source.read("b").to_pylist() == [long, '5" nail']
-
-
 # JSON lines
 
 
@@ -378,7 +303,6 @@ def test_a_csv_field_may_be_long_and_hold_a_quote(write):
     [
         ("", "a.jsonl: is empty."),
         (f'{{"a": 1}}\n{{"a": "{SECRET}\n', "a.jsonl: line 2 is not JSON."),
-        (f'{{"a": 1}}\n\n{{"a": "{SECRET}"}}', "a.jsonl: line 2 is not JSON."),
         (f'{{"a": 1}}\n["{SECRET}"]', "a.jsonl, row 2: is not a JSON object."),
         ("[" * 100_000, "a.jsonl: line 1 is not JSON."),
         (
@@ -391,15 +315,7 @@ def test_a_csv_field_may_be_long_and_hold_a_quote(write):
         ),
         ('{"a": "x"}\n{"a": "\\ud800"}', "a.jsonl, row 2, column `a`: is half a surrogate pair, not text."),
         (f'{{"a": {10**30}}}', "a.jsonl, column `a`: holds a whole number of more than 64 bits."),
-        (f'{{"a": 0.5}}\n{{"a": {10**400}}}', "a.jsonl, column `a`: holds a whole number of more than 64 bits."),
     ],
 )
 def test_malformed_json_lines(write, text, message):
     assert refused(write("a.jsonl", text)) == message
-
-
-def test_a_key_that_a_line_lacks_is_missing(write):
-    source = open_columns(write("a.jsonl", '{"a": 1}\n{"b": 0.5, "a": null}\n{"b": 2}'), "utf-8")
-    assert source.names == ("a", "b")
-    assert source.read("a").to_pylist() == [1, None, None]
-    assert source.read("b").to_pylist() == [None, 0.5, 2.0]

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.columns import open_columns
-from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
-from ksdp.storage.readers.tables import check_rows
+from ksdp.storage.readers.counts import read_counts, read_docword
 
 DENSE = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, 0, 3]])
 FORMATS = ["csr", "csc", "coo", "bsr", "dia"]
@@ -108,11 +106,6 @@ def test_other_files_are_refused(tmp_path):
         assert message(read_counts, tmp_path / name) == f"{name}: there is no such file."
 
 
-def test_no_rows_or_columns(tmp_path):
-    sp.save_npz(tmp_path / "a.npz", sp.csr_array((0, 4)))
-    assert message(read_counts, tmp_path / "a.npz") == "a.npz: is empty: 0 rows, 4 columns."
-
-
 def test_an_npz_is_refused_wherever_it_is_cut_or_changed(tmp_path):
     path = tmp_path / "a.npz"
     sp.save_npz(path, sp.csr_array(DENSE))
@@ -149,39 +142,15 @@ def test_an_mtx_names_the_line_at_fault(tmp_path):
     ("lines", "problem"),
     [
         ("", "must begin with three lines: documents, words, entries."),
-        ("2\n3\n", "must begin with three lines: documents, words, entries."),
         ("2\nthree\n1\n1 1 1", "must begin with three lines: documents, words, entries."),
         ("0\n3\n0\n", "is empty: its header says 0 documents, 3 words, 0 entries."),
         ("2\n3\n2\n1 1 1\n", "is damaged, cut short or not a bag of words."),
-        ("2\n3\n1\n1 1 1\n2 2 2\n", "is damaged, cut short or not a bag of words (line 5)."),
         ("2\n3\n2\n1 1 1\n2 2\n", "is damaged, cut short or not a bag of words (line 5)."),
         ("2\n3\n2\n1 1 because\n2 2 1\n", "is damaged, cut short or not a bag of words (line 4)."),
         ("2\n3\n2\n1 1 1\n3 1 1\n", "is damaged, cut short or not a bag of words (line 5)."),
-        ("2\n3\n2\n1 1 1\n2 0 1\n", "is damaged, cut short or not a bag of words (line 5)."),
         ("2\n3\n3\n2 1 1\n1 1 1\n2 1 4\n", "a document has two lines for a word."),
     ],
 )
 def test_a_damaged_docword(tmp_path, lines, problem):
     (tmp_path / "docword.txt").write_text(lines, encoding="utf-8")
     assert message(read_docword, tmp_path / "docword.txt") == f"docword.txt: {problem}"
-
-
-@pytest.mark.parametrize(
-    ("count", "problem"), [("1.5", "a count is not a whole number."), ("-1", "a count is negative.")]
-)
-def test_a_count_that_is_none_names_row_and_column(tmp_path, count, problem):
-    (tmp_path / "docword.txt").write_text(f"2\n3\n2\n1 1 1\n2 1 {count}\n", encoding="utf-8")
-    said = f"docword.txt, row 2, column `1`: {problem}"
-    assert message(read_docword, tmp_path / "docword.txt") == said
-
-
-def test_vocabulary_and_labels_must_fit(tmp_path):
-    (tmp_path / "v.txt").write_text("one\ntwo\n", encoding="utf-8")
-    assert read_vocabulary(tmp_path / "v.txt", "utf-8", 2) == ("one", "two")
-    assert message(read_vocabulary, tmp_path / "v.txt", "utf-8", 3) == (
-        "v.txt: has 2 lines; the count matrix has 3 columns."
-    )
-    (tmp_path / "l.csv").write_text("id\na\nb\n", encoding="utf-8")
-    labels = open_columns(tmp_path / "l.csv", "utf-8")
-    check_rows(labels, 2)
-    assert message(check_rows, labels, 3) == "l.csv: has 2 rows; the count matrix has 3."

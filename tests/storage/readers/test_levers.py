@@ -100,8 +100,3 @@ def test_how_rows_are_made_is_one_hash(base):
 def test_refuses(base, levers, message):
     with pytest.raises((SpecError, CorpusError), match=message):
         load(base, spec(**levers), nonnegative=False)
-
-
-def test_names_are_needed_where_files_name_columns(base):
-    with pytest.raises(SpecError, match="columns' names"):
-        load(base, CorpusSpec(path="a.npz", levers={"terms": "list.txt"}))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -27,9 +25,6 @@ from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.counts import read_counts, read_docword
 from ksdp.storage.readers.files import contents, read_toml
 from ksdp.storage.readers.text import check_pattern
-from ksdp.storage.store import Store
-
-NAMES = ("a.npz", "a.mtx", "docword.a.txt", "a.csv", "a.jsonl", "a.parquet", "a.csv.gz")
 
 
 def bomb(path: Path, member: str, megabytes: int, **others: np.ndarray) -> Path:
@@ -102,67 +97,6 @@ def test_a_pattern_that_never_ends_is_stopped(pattern: str, monkeypatch: pytest.
 def test_a_sensible_pattern_is_taken() -> None:
     check_pattern(CorpusSpec(path="x.csv", token_pattern=r"[a-zé]{2,}"), ["Résumé of a text"] * 50)
     check_pattern(CorpusSpec(path="x.csv"), ["never tried: it is the default"])
-
-
-SHORT = """
-import resource, sys
-sys.argv = ["ksdp", *sys.argv[1:]]
-import numpy, scipy.sparse, ksdp.flows.prepare, ksdp.storage.corpora  # what is imported needs its own
-from ksdp.cli import main
-size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 29)
-resource.setrlimit(resource.RLIMIT_AS, (size, size))
-main()
-"""
-
-
-@pytest.mark.validity
-def test_memory_that_is_short_is_one_line(tmp_path: Path) -> None:
-    """A table of 600 MB, packed, in an address space that has half a gigabyte left."""
-    with gzip.open(tmp_path / "a.csv.gz", "wb", compresslevel=1) as file:
-        file.write(b"x,y\n")
-        for _ in range(600):
-            file.write(b"1,2\n" * 2**18)
-    (tmp_path / "s.toml").write_text(
-        'seed = 1\n[corpus]\npath = "a.csv.gz"\n[mechanism]\nname = "pd-svd"\nrank = 2\n[design]\nwith_runs = 20\n'
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", SHORT, "audit", str(tmp_path / "s.toml"), "--store", str(tmp_path / "store")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode in (1, 2), done.stderr
-    assert "Traceback" not in done.stderr
-    assert "memory" in done.stderr
-
-
-STRANGER = """
-import os, sys
-import ksdp.cli, ksdp.commands.findings, ksdp.storage.findings  # before: the folder of this Python may be closed
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-sys.argv = ["ksdp", "list", "--store", sys.argv[1]]
-from ksdp.cli import main
-main()
-"""
-
-
-@pytest.mark.validity
-def test_another_user_is_told_in_one_line_that_the_store_is_not_his(tmp_path: Path) -> None:
-    if os.getuid() != 0:
-        pytest.skip("only root can become another user")
-    store = Store.open(tmp_path / "store")
-    done = subprocess.run(
-        [sys.executable, "-c", STRANGER, str(store.root)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd="/",
-    )
-    assert done.returncode in (1, 2)
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

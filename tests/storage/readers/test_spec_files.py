@@ -14,13 +14,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
+from ksdp.audit.errors import CorpusAway, CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec, parse_spec
-from ksdp.extras.pem.records import read_records
-from ksdp.extras.pem.spec import OwnSpec, PemDataSpec
 from ksdp.storage.corpora import corpus_features, corpus_of, find_source, load_corpus, rows_hash
-from ksdp.storage.in_memory import corpus_in_memory
-from ksdp.storage.readers import spec_files as module
 from ksdp.storage.readers.spec_files import fetched
 from ksdp.storage.remote import RemotePlace
 from ksdp.storage.schedules.changes import document_digests
@@ -126,22 +122,6 @@ def test_the_same_files_are_the_same_corpus(
             assert said(here, tmp_path) == said(away, tmp_path)
 
 
-def test_data_of_a_program_take_vocabularies_and_levers_at_urls(
-    there: RemotePlace, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files["terms.txt"].parent)
-    texts = pd.read_parquet(files["mail.parquet"])["body"].tolist()
-    table = pd.read_csv(files["table.csv"])
-    terms = [f"term{letter}" for letter in "abcdefghijkl"]
-    for data, keys in (
-        (texts, {"path": "memory", "vocabulary": "terms.txt", "levers": {"terms": "kept.txt"}}),
-        (table, {"path": "memory", "columns": terms, "levers": {"units": "units.csv"}}),
-    ):
-        away = moved(keys, {name: put(there, file) for name, file in files.items()})
-        one, other = (corpus_in_memory(data, CorpusSpec.model_validate(given)) for given in (keys, away))
-        assert one.hash == other.hash
-
-
 def test_errors_name_the_file_and_never_its_options_or_keys(
     there: RemotePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,13 +224,3 @@ def test_what_the_environment_fills_in_is_checked_too(
     assert "hush" not in str(caught.value)
     with pytest.raises(SpecError, match="must be of this machine"):
         load_corpus(CorpusSpec(path="file://elsewhere/counts.npz"), tmp_path, nonnegative=True)
-
-
-def test_nothing_is_fetched_where_a_file_of_this_machine_is_meant(
-    there: RemotePlace, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = put(there, files["table.csv"])
-    monkeypatch.setattr(module, "Copy", lambda url: pytest.fail("fetched"))
-    own = OwnSpec(name="own", iterations=1)
-    with pytest.raises(InputError, match="must be a file of this machine"):
-        read_records(PemDataSpec(path=url, columns=("terma",), clients=2), tmp_path, own)

@@ -102,9 +102,3 @@ def test_wrong_keys(tmp_path, keys, problem):
     (tmp_path / "a.csv").write_text("t\nhello\n", encoding="utf-8")
     with pytest.raises(SpecError, match=problem):
         read_texts(spec(**keys), open_columns(tmp_path / "a.csv", "utf-8"))
-
-
-def test_texts_of_a_column_are_counted(tmp_path):
-    (tmp_path / "a.csv").write_text("t,i\nhello world,p\nworld,q\n", encoding="utf-8")
-    counts = read_texts(spec(id="i"), open_columns(tmp_path / "a.csv", "utf-8"))
-    np.testing.assert_array_equal(counts.toarray(), [[1, 1], [0, 1]])

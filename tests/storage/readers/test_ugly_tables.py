@@ -14,8 +14,6 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import column_names, load_corpus, rows_hash
 
-from ...typed import typed
-
 ROWS = """Kundennr;Ort;Datum;Umsatz;Menge
 1;Wien;2024-01-02;1.234,50;3
 2;Graz;2024-02-01;484,09;
@@ -83,25 +81,3 @@ def test_the_row_of_a_message_is_the_row_of_the_file(folder: Path, changes: dict
 def test_a_run_among_parties_takes_no_median_of_one_file(folder: Path) -> None:
     with pytest.raises(SpecError, match="is of one file"):
         rows_hash(CorpusSpec.model_validate(KEYS), folder)
-
-
-def test_init_prints_what_every_column_is_taken_for(tmp_path: Path) -> None:
-    rows = [
-        f"{n if n % 20 else 7};{('Wien', 'Graz')[n % 2]};2024-01-0{n % 9 + 1};{n / 3:.2f};{n % 7}".replace(
-            ".", ","
-        )
-        for n in range(80)
-    ]
-    text = "\n".join(["Kundennr;Ort;Datum;Umsatz;Menge", *rows, ""])
-    (tmp_path / "k.csv").write_text(text.replace(";3\n", ";\n"), encoding="utf-8")
-    said = typed("init", tmp_path / "k.csv", "--check", code=0)
-    lines = {line.split()[0]: line for line in said.stdout.splitlines()[1:]}
-    assert lines["Kundennr"].endswith("left out, as it repeats")
-    assert lines["Umsatz"].endswith("100.0 %  number")
-    assert lines["Menge"].endswith("left out as numbers are missing")
-    assert lines["Menge"].split()[1] == str(text.count(";3\n"))
-    assert not (tmp_path / "k.toml").exists()
-    typed("init", tmp_path / "k.csv", code=0)
-    spec = (tmp_path / "k.toml").read_text(encoding="utf-8")
-    assert "# Kundennr would be the id but for 4 rows that repeat one" in spec
-    assert "# dates, read as days where `columns` names them: Datum" in spec

@@ -18,8 +18,3 @@ def test_they_are_read_as_they_were_suggested(tmp_path: Path) -> None:
     assert write_predictions(tmp_path, np.array(["9", "10", "ü"]), ["a", "b", "c"], suggested) == 3
     found = pq.read_table(predictions_path(tmp_path)).to_pylist()
     assert [tuple(row.values()) for row in found] == [("9", "c", 4.5), ("9", "a", 4.0), ("ü", "b", 1.0)]
-
-
-def test_nobody_to_suggest_anything_to(tmp_path: Path) -> None:
-    assert write_predictions(tmp_path, np.array(["9"]), ["a"], []) == 0
-    assert pq.read_table(predictions_path(tmp_path)).column_names == ["user", "item", "rating"]

@@ -240,16 +240,6 @@ def test_ratings_by_item_and_not_by_column(tmp_path: Path) -> None:
     assert changes(before, digests(rows[::-1]))["unchanged"] == ("u", "v")
 
 
-def test_a_table_and_the_demo(tmp_path: Path) -> None:
-    table = pd.DataFrame({"name": ["a", "b"], "x": [1.0, 2.0], "y": [0.5, 0.25]})
-    table.to_parquet(tmp_path / "t.parquet")
-    spec = CorpusSpec(path="t.parquet", id="name")
-    before = digests_of(spec, tmp_path, KEY)
-    table.loc[0, "y"] = 0.75
-    table.to_parquet(tmp_path / "t.parquet")
-    assert changes(before, digests_of(spec, tmp_path, KEY))["changed"] == ("a",)
-
-
 def test_digests_are_keyed_by_a_secret_of_the_store(tmp_path: Path) -> None:
     spec = texts(tmp_path, {"a": TEXTS[0]})
     keys = [digest_key(Store.open(tmp_path / name)) for name in ("one", "two")]
@@ -258,14 +248,6 @@ def test_digests_are_keyed_by_a_secret_of_the_store(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "schedules" / "key").stat().st_mode & 0o077 == 0
     found = [digests_of(spec, tmp_path, key)["a"] for key in keys]
     assert found[0] != found[1]
-
-
-@pytest.mark.parametrize("missing", ["id", "body"])
-def test_a_file_that_the_corpus_refuses_is_refused_here(tmp_path: Path, missing: str) -> None:
-    spec = texts(tmp_path, {"a": TEXTS[0]})
-    pd.DataFrame({"id": ["a"], "body": ["x"]}).drop(columns=missing).to_csv(tmp_path / "mail.csv", index=False)
-    with pytest.raises(ValueError, match="there is no column"):
-        digests_of(spec, tmp_path, KEY)
 
 
 def test_what_says_the_columns_of_texts_counts_by_what_it_holds(tmp_path: Path) -> None:
