@@ -169,6 +169,7 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
         ({"mechanism": "nothing"}, "`mechanism.name` must be one of"),
         ({"mechanism": "noisy", "parameters": {}}, "must not be noisy itself"),
         ({"mechanism_version": 9}, "`mechanism_version` must be 1"),
+        *(({"scale": scale}, "`scale`") for scale in (0.0, -1.0, True, {"V": 0.0})),
     ],
 )
 def test_what_it_refuses(changes: dict[str, Any], message: str) -> None:
