@@ -15,7 +15,7 @@ from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.proofs import copies_bound
-from ksdp.audit.registry import lent, make_mechanism, mechanism_names
+from ksdp.audit.registry import lent
 from ksdp.audit.results.summarise import bound_summary, void_where_contradicted
 from ksdp.audit.runs import measure, sample
 from ksdp.audit.specs.models import parse_spec
@@ -162,28 +162,3 @@ def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus
     for margin in (0.05, 0.0):
         strict = rule.model_copy(update={"margin": margin})
         assert bound_summary(found, after, strict, plan.counted, len(plan.looks)).certified == 0
-
-
-ORDER_FREE = [name for name in mechanism_names() if name not in ("null", "planted-leak")]
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        *((name, {}) for name in ORDER_FREE),
-        *(("pd-nmf", {"start": start}) for start in ("random-2x", "nnsvd", "best-of-m", "pd-nmf-init")),
-        *(("pd-svd", {"solver": "power"}), ("noisy", {"mechanism": "pd-nmf"}), ("fedpower", {"period": 2})),
-    ],
-)
-def test_mechanisms_announce_the_same_whichever_order_documents_stand_in(name: str, parameters: dict) -> None:
-    mechanism = make_mechanism(name, parameters)
-    assert mechanism.traits.order_free
-    rng = np.random.default_rng(3)
-    dense = [rng.random((n, 24)) * (rng.random((n, 24)) < 0.5) for n in (60, 30)]
-    if name.startswith("pem"):
-        dense = [(part > 0).astype(float) for part in dense]
-    parts = tuple(sp.csr_array(part) for part in dense)
-    mixed = tuple(sp.csr_array(part[rng.permutation(len(part))]) for part in dense)
-    one, other = (mechanism.run(Database(rows), np.random.default_rng(1)) for rows in (parts, mixed))
-    for array in one:
-        np.testing.assert_allclose(other[array], one[array], rtol=1e-6, atol=1e-9, err_msg=array)

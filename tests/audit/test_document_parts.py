@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from ksdp.api.given import lent_statistic
 from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import (
     Plan,
@@ -23,7 +22,6 @@ from ksdp.audit.plan import (
 )
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
-from ksdp.audit.runs import built_documents
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.linear.groups import GroupMean
@@ -145,14 +143,3 @@ def test_parts_hold_what_fits(corpus: Corpus) -> None:
     plan = plan_of(corpus, values="none", values_at_once=512.5 * one / 2**30)
     assert document_parts(plan, 256) == [(0, 512), (512, 1024), (1024, MANY)]
     assert document_parts(plan_of(corpus, values="none"), 256) == [(0, MANY)]
-
-
-def test_documents_that_follow_one_another_are_not_copied(corpus: Corpus) -> None:
-    units = plan_of(corpus).units
-    for rows in (np.arange(200, 900), np.arange(0, 1), np.array([4, 5, 7]), np.array([7, 6, 5])):
-        found = built_documents(corpus, units, rows, {}).matrix
-        wanted = take_rows(corpus.matrix, rows)
-        assert (found != wanted).nnz == 0
-        assert found.shape == wanted.shape
-        shared = np.shares_memory(found.data, corpus.matrix.data)
-        assert shared == bool((np.diff(rows) == 1).all())

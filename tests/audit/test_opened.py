@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.stats import ks_2samp, norm
 
-from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.plan import Plan
@@ -137,29 +135,3 @@ def test_a_pool_is_a_part_that_databases_are_drawn_from_and_whose_documents_are_
     ):
         with pytest.raises(SpecError, match=message):
             pooled(named, size, design | more, honest=15)
-
-
-def test_who_knows_the_pool_tells_more_by_what_a_finite_population_lacks() -> None:
-    """Sums of normal rows: D follows from the variance of a draw without replacement, of each population's own."""
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(400, 3)) * [1.0, 0.6, 0.3]
-    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([str(at) for at in range(400)]))
-    design, size = {"party_size": 20, "with_runs": 600, "without_runs": "all"}, 20
-    found = {}
-    for pool in (40, 400):
-        plan = pooled(corpus, None if pool == 400 else pool, design)
-        pool_of_both = pooled(corpus, 40, design).audited
-        target = int(pool_of_both[np.linalg.norm(rows[pool_of_both], axis=1).argmax()])
-        held, sums = [], []
-        for run in range(plan.runs):
-            inside = database_of(plan, 0, run).held
-            held.append(target in inside)
-            sums.append(rows[inside].sum(axis=0) @ rows[target])
-        arms = [np.array(sums)[np.array(held) == bit] for bit in (True, False)]
-        others = rows[plan.audited[plan.audited != target]] @ rows[target]
-        spread = [n * (1 - n / len(others)) * others.var(ddof=1) for n in (size - 1, size)]
-        shift = (rows[target] @ rows[target] - others.mean()) / np.sqrt(np.mean(spread))
-        expected = 2 * norm.cdf(abs(shift) / 2) - 1
-        assert ks_2samp(*arms).statistic == pytest.approx(expected, abs=2 * np.sqrt(1 / len(arms[0])))
-        found[pool] = np.sqrt(np.mean([arm.var(ddof=1) for arm in arms]) / others.var(ddof=1))
-    assert found[400] / found[40] == pytest.approx(np.sqrt((1 - 20 / 400) / (1 - 20 / 40)), rel=0.1)

@@ -11,7 +11,6 @@ from scipy.stats import norm
 from ksdp.audit.contract import guarantee_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -79,13 +78,6 @@ def test_a_pair_is_two_databases_that_differ_in_one_unit_whichever_it_is_in(corp
     np.testing.assert_array_equal(paired_advantages(plan, 3, 4)[:, 0], found[:, 1])
 
 
-def test_the_final_output_alone_tells_less(corpus: Corpus) -> None:
-    whole, final = (
-        paired_advantages(plan_of(corpus, 0.2, statistics={"sees": sees}), 0, 2) for sees in ("all", "final")
-    )
-    assert (final < whole).all()
-
-
 @pytest.mark.parametrize("name", ["hardt-roth", "dp-nmf"])
 def test_where_noise_is_announced_round_by_round_the_likelihood_ratio_bounds_every_attack(
     corpus: Corpus, name: str
@@ -132,21 +124,3 @@ def test_who_knows_all_others_has_everything_where_there_is_no_noise() -> None:
     assert knows_all(make_mechanism("noisy", {"noise": 0.0})) == 1.0
     assert knows_all(make_mechanism("noisy", {"scale": 1.0})) is None
     assert knows_all(make_mechanism("dp-nmf", {})) is None
-
-
-def test_the_scale_is_the_deviation_whatever_the_data() -> None:
-    import scipy.sparse as sp
-
-    from ksdp.audit.contract import Database
-
-    mechanism = Noisy("pd-pca", noise=0.5, parameters={"rank": 2}, scale=3.0)
-    for factor in (1.0, 100.0):
-        database = Database((sp.csr_array(factor * np.random.default_rng(0).random((40, 30))),))
-        seen = mechanism.run(database, np.random.default_rng(1))["V"]
-        exact = mechanism.without_noise(database, np.random.default_rng(1))["V"]
-        assert (seen - exact).std() == pytest.approx(1.5, rel=0.3)
-    for scale in (0.0, -1.0, True, {"V": 0.0}):
-        with pytest.raises(SpecError, match="`scale`"):
-            Noisy("pd-pca", parameters={"rank": 2}, scale=scale)
-    with pytest.raises(SpecError, match="every array"):
-        Noisy("pd-pca", parameters={"rank": 2}, scale={"W": 1.0}).deviation("V")

@@ -24,10 +24,9 @@ from ksdp.audit.run_subsampling import (
     more_runs,
     read_runs,
 )
-from ksdp.audit.runs import STRONGEST, lane_documents, measure, run_observables, sample
+from ksdp.audit.runs import STRONGEST, lane_documents, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
-from ksdp.audit.statistics import products
 from ksdp.audit.statistics.plain import statistics_of_arrays
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.looks import FRESH, Stage
@@ -124,11 +123,6 @@ def test_all_runs_are_read_where_they_are_needed(corpus: Corpus, sections: dict)
     assert plan_of(corpus, **sections).reading == EVERY_RUN
 
 
-def test_other_statistics_have_the_same_runs(corpus: Corpus) -> None:
-    blocks = plan_of(corpus, statistics={"families": ["paper-blocks"]})
-    assert (blocks.reading, blocks.runs) == (EVERY_RUN, plan_of(corpus).runs)
-
-
 @pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf", "pd-pca"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_what_is_measured_is_what_all_runs_would_give(corpus: Corpus, mechanism: str, precision: str) -> None:
@@ -189,58 +183,27 @@ RATED = {"weighted": True, "beta": 1.0, "delta": 1.0}
         ("pd-nmf", RATED | {"opens": "final"}),
     ],
 )
-def test_values_do_not_hang_on_who_is_measured_beside(
+def test_a_value_hangs_on_its_document_and_its_run_alone(
     corpus: Corpus, mechanism: str, more: dict[str, Any]
 ) -> None:
     """Bit for bit: else a document's last bit would tell the runs that held it from those that did not."""
     design = {"party_size": 30, "with_runs": 20}
     plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5, **more}, design=design)
-    documents, rng = lane_documents(plan, 0), np.random.default_rng(0)
-    for run in range(3):
-        stored = run_observables(plan, 0, run)
-        seen = Observables({name: stored[name].astype(np.float64) for name in plan.releases.seen})
-        for statistic in plan.statistics:
-            whole = statistic.evaluate(seen, documents)
-            for size in (1, 2, 3, 5, 17, 64):
-                places = np.sort(rng.choice(len(documents), size, replace=False))
-                assert (statistic.evaluate(seen, documents.at(places)) == whole[places]).all(), statistic.name
-
-
-@pytest.mark.parametrize("mechanism", ["pd-svd", "sigma-svd", "pd-pca", "pd-nmf"])
-def test_values_do_not_hang_on_what_else_is_measured(
-    corpus: Corpus, mechanism: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bit for bit: statistics that share a pass over the documents see what each would see alone."""
-    multiply, passes = products.csr_times_panel, []
-    monkeypatch.setattr(products, "csr_times_panel", lambda *of: (passes.append(of), multiply(*of)))
-    design = {"party_size": 30, "with_runs": 20}
-    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
-    block = Block(0, 0, 2)
-    runs = list(sample(plan, block))
-    together = measure(plan, block, runs, plan.statistics)
-    beside = [of for of in passes if of[-1].dtype == np.float64]
-    assert len(beside) == len(block)  # products with V or T are made beside others, and never alone
-    for statistic in plan.statistics:
-        assert (
-            measure(plan, block, runs, [statistic]).values[statistic.name] == together.values[statistic.name]
-        ).all()
-    backwards = measure(plan, block, runs, plan.statistics[::-1])
-    assert all((backwards.values[name] == values).all() for name, values in together.values.items())
-
-
-@pytest.mark.parametrize("mechanism", ["pd-svd", "pd-nmf"])
-def test_values_do_not_hang_on_the_block(corpus: Corpus, mechanism: str) -> None:
-    """Bit for bit: a run's are the same beside any other runs."""
-    design = {"party_size": 30, "with_runs": 20}
-    plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 5}, design=design)
     whole, part = (Block(0, start, 4) for start in (0, 2))
-    runs = list(sample(plan, whole))
-    assert all(
-        (runs[2 + at][name] == one[name]).all() for at, one in enumerate(sample(plan, part)) for name in one
-    )
-    found, some = measure(plan, whole, runs, plan.statistics), measure(plan, part, runs[2:], plan.statistics)
-    for name, values in some.values.items():
-        assert (values == found.values[name][:, 2:])[: len(plan.audited)].all(), name
+    runs, later = (list(sample(plan, block)) for block in (whole, part))
+    assert all((runs[2 + at][name] == run[name]).all() for at, run in enumerate(later) for name in run)
+    found = measure(plan, whole, runs, plan.statistics).values
+    backwards = measure(plan, part, later, plan.statistics[::-1]).values
+    documents, rng = lane_documents(plan, 0), np.random.default_rng(0)
+    seen = Observables({name: later[0][name].astype(np.float64) for name in plan.releases.seen})
+    for statistic in plan.statistics:
+        name = statistic.name
+        assert (backwards[name] == found[name][:, 2:])[: len(plan.audited)].all(), name
+        assert (measure(plan, part, later, [statistic]).values[name] == backwards[name]).all(), name
+        every = statistic.evaluate(seen, documents)
+        for size in (1, 2, 3, 5, 17, 64):
+            places = np.sort(rng.choice(len(documents), size, replace=False))
+            assert (statistic.evaluate(seen, documents.at(places)) == every[places]).all(), name
 
 
 def test_values_of_arrays_do_not_hang_on_it_either(corpus: Corpus) -> None:

@@ -12,12 +12,11 @@ from ksdp.audit.corpus.groups import make_units, unit_count, unit_names
 from ksdp.audit.corpus.matrix import Corpus, canonical, restrict, unit_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.opened import Opened
-from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import database_of, lane_documents, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
-from ksdp.audit.testing import compare_arms
 
 
 @pytest.fixture(scope="module")
@@ -107,27 +106,6 @@ def test_a_lane_of_the_literal_design_knows_its_own_group_only(grouped: Corpus) 
         name = plan.units.ids[plan.design.targets(lane)[0]]
         assert documents.rows is not None
         assert (documents.rows.matrix.toarray() == grouped.matrix.toarray()[grouped.group == name]).all()
-
-
-def test_a_group_gives_itself_away_where_its_documents_do_not() -> None:
-    """12 groups of 8 among 240 single ones, each with a word of its own; rounds would give documents away, too."""
-    rng = np.random.default_rng(3)
-    base = rng.random((336, 30)) * (rng.random((336, 30)) < 0.4) + 0.05
-    group = np.array([f"single {i}" for i in range(240)] + [f"many {i // 8}" for i in range(96)])
-    for i in range(12):
-        base[240 + 8 * i : 248 + 8 * i, i] += 1.5
-    corpus = Corpus(unit_rows(canonical(sp.csr_array(base))), np.arange(336).astype(str), group=group)
-    largest = {}
-    for unit in ("document", "group"):
-        design = {"unit": unit, "party_size": 0.25, "with_runs": 20}
-        plan = plan_of(corpus, design=design, mechanism={"name": "pd-svd", "rank": 2, "opens": "final"})
-        block = Block(0, 0, plan.design.runs)
-        measured = measure(plan, block, sample(plan, block), plan.statistics)
-        tests = compare_arms(measured.values, measured.inclusion)
-        largest[unit] = tests.distance[: len(tests) - CONTROLS].max(axis=1)
-    many = np.char.startswith(make_units(corpus, "group").ids, "many")
-    documents = largest["document"][240:].reshape(12, 8).mean(axis=1)
-    assert np.median(largest["group"][many]) > np.median(documents) + 0.15
 
 
 def test_the_unit_is_part_of_what_runs_depend_on(grouped: Corpus) -> None:

@@ -13,7 +13,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from ksdp.audit.learning.gain import ALL, OTHERS, GainRows, gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, exact_of
-from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, rated, topic_match
+from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, topic_match
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
@@ -173,18 +173,6 @@ def test_what_is_foretold_is_judged_as_by_hand() -> None:
         orders.append((order @ discounts[: len(order)]) / (best @ discounts[: len(best)]))
     assert len(orders) > 30
     np.testing.assert_allclose([-rmse, gained], [np.sqrt(np.mean(squares)), np.mean(orders)], atol=2e-3)
-
-
-def test_ratings_of_low_rank_are_predicted() -> None:
-    rng = np.random.default_rng(0)
-    taste = rng.standard_normal((60, 1)) @ rng.standard_normal((1, 40))
-    ratings = sp.csr_array(np.clip(np.rint(3 + taste), 1, 5))
-    good = Learnt(np.linalg.svd(taste)[2][:1], None, False)
-    poor = Learnt(np.linalg.qr(rng.standard_normal((40, 1)))[0].T, None, False)
-    for better, worse in zip(
-        rated(good, ratings, np.random.default_rng(1)), rated(poor, ratings, np.random.default_rng(1)), strict=True
-    ):
-        assert better > worse
 
 
 def test_a_run_of_a_draw_learns_from_fewer_and_nobody_else_does() -> None:

@@ -124,12 +124,6 @@ def test_noise_whose_size_depends_on_the_data_is_seen() -> None:
     assert not sound.data_dependent
 
 
-def test_the_same_seed_finds_the_same() -> None:
-    mechanism = HardtRoth(rank=2, iterations=1)
-    first, second = (audit_claim(mechanism, runs=30, rng=np.random.default_rng(4)) for _ in range(2))
-    assert first == second
-
-
 def test_what_claims_nothing_and_bad_numbers_are_refused() -> None:
     for mechanism in (PDSVD(), UtilityFedPower()):
         with pytest.raises(SpecError, match="claims no epsilon"):

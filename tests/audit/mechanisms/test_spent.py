@@ -40,18 +40,6 @@ def test_epsilons_of_runs_compose_as_the_pld_accountant_says() -> None:
     assert max(alone) < together.epsilon(1e-5) < sum(alone)
 
 
-def test_the_advantage_is_that_of_the_best_attack() -> None:
-    """The likelihood ratio of two releases, on samples; no other test does better than its threshold at zero."""
-    together = spent_together([Price(0.6, ""), Price(0.8, "")])
-    assert together.mu == pytest.approx(1.0)
-    rng = np.random.default_rng(1)
-    shift = np.array([0.6, 0.8])
-    x, y = rng.normal(size=(200_000, 2)), rng.normal(size=(200_000, 2)) + shift
-    found = (y @ shift > 0.5).mean() - (x @ shift > 0.5).mean()
-    assert together.advantage == pytest.approx(found, abs=0.01)
-    assert together.advantage == pytest.approx(2 * norm.cdf(0.5) - 1)
-
-
 def test_what_promises_nothing_of_a_record_is_counted_and_not_added() -> None:
     for mechanism, why in (
         (made("pd-nmf"), "no noise"),

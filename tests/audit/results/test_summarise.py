@@ -16,7 +16,7 @@ from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, chance, detectable, summarise
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.specs.models import DecisionSpec, parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import CANARY, SHIFT
 from ksdp.audit.verdicts.laws import ArmTests
@@ -25,7 +25,6 @@ from ksdp.audit.verdicts.verdict import Verdict
 
 from ...summaries import example
 
-RULE = DecisionSpec()
 COST = Cost(900, 40, ("one block",), 3.14159, {"sample": 2.71828})
 FILED = AuditLocation("one", "sha256:0f", "store", "report.html", example().provenance)
 

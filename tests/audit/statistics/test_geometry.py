@@ -9,11 +9,9 @@ from scipy.linalg import orth
 from scipy.optimize import nnls
 
 from ksdp.audit.contract import Observables
-from ksdp.audit.errors import InputError
-from ksdp.audit.statistic import Documents, Statistic
+from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.geometry import (
     FLOOR,
-    GEOMETRY,
     NEAR_ZERO,
     log_support,
     missing_weight,
@@ -81,31 +79,6 @@ def test_repeated_topics_stored_in_single_precision_count_once() -> None:
     assert whitening(nearly @ nearly.T).shape == (4, 3)
     found = row_space_energy(Observables({"T": nearly.astype(np.float32)}), documents)
     np.testing.assert_allclose(found, projected(documents, basis), rtol=1e-5)
-
-
-@pytest.mark.parametrize("statistic", [s for s in GEOMETRY if "T" not in s.needs], ids=lambda s: s.name)
-def test_values_belong_to_documents_whatever_their_order_and_are_the_callers(statistic: Statistic) -> None:
-    documents = signed(22)
-    order = np.random.default_rng(0).permutation(len(documents))
-    arrays = {"V": singular(23), "sigma": np.arange(4.0, 0, -1), "numerators": topics(25)}
-    arrays["mean"] = topics(24, 1)[0]
-    observables = Observables(arrays)
-    values = statistic.evaluate(observables, documents)
-    assert values.shape == (len(documents),)
-    assert values.dtype == np.float64
-    same_people = Documents(documents.matrix[order], pool=documents.source_pool)
-    shuffled = statistic.evaluate(Observables(arrays), same_people)
-    np.testing.assert_allclose(shuffled, values[order], rtol=1e-9, atol=1e-12)
-    kept = values.copy()
-    values[:] = -1.0
-    np.testing.assert_array_equal(statistic.evaluate(observables, documents), kept)
-
-
-def test_a_missing_basis_is_named() -> None:
-    for statistic in (GEOMETRY[0], GEOMETRY[2]):
-        assert statistic.needs_any == ("T", "V")  # type: ignore[attr-defined]
-        with pytest.raises(InputError, match="must announce `T` or `V`"):
-            statistic.evaluate(Observables({"centroids": np.eye(14)}), counts(1))
 
 
 def drawn_cone(seed: int, k: int, n: int = 20, d: int = 24) -> tuple[np.ndarray, Documents]:

@@ -14,12 +14,10 @@ from scipy.optimize import lsq_linear
 from ksdp.audit.contract import Observables
 from ksdp.audit.errors import InputError
 from ksdp.audit.statistic import Documents, TableStatistic
-from ksdp.audit.statistics import paper
-from ksdp.audit.statistics.paper import PAPER, scatter_norm, sigma, spectrum
+from ksdp.audit.statistics.paper import PAPER, sigma
 
 ROW = {row.name: row for row in PAPER}
 OF_SVD = [row for row in PAPER if row.name != "sigma"]
-OF_BLOCKS = [row for row in OF_SVD if row.family == "paper-blocks"]
 OF_SQUARES = ("w-max", "w-square-sum", "w-max-revealed", "w-square-sum-revealed")
 
 
@@ -125,17 +123,6 @@ def test_exact_for_a_basis_that_is_not_orthonormal(statistic: TableStatistic) ->
     as_printed(statistic, arrays, documents)
 
 
-def test_hidden_sigma_is_scaled_to_all_rows_and_revealed_sigma_is_not() -> None:
-    arrays, documents = draw(10)
-    observables = Observables(arrays)
-    np.testing.assert_allclose(
-        spectrum(observables, documents, revealed=False), 1.25 * documents.background["adversary_sigma"] ** 2
-    )
-    np.testing.assert_allclose(spectrum(observables, documents, revealed=True), arrays["sigma"] ** 2)
-    size = np.linalg.norm(arrays["sigma"] ** 2)
-    assert scatter_norm(observables, documents, revealed=True) == pytest.approx(size)
-
-
 def test_what_is_missing_is_named() -> None:
     arrays, documents = draw(11)
     hidden = ROW["w-max"]
@@ -158,37 +145,6 @@ def test_what_is_missing_is_named() -> None:
     # Either setting works without what only the other one needs.
     assert np.isfinite(hidden.evaluate(Observables({"V": arrays["V"]}), documents)).all()
     assert np.isfinite(ROW["w-max-revealed"].evaluate(Observables(arrays), Documents(documents.matrix))).all()
-
-
-def test_all_three_kinds_of_pairs_are_met_by_random_documents() -> None:
-    """Guards the tests above: the exact search across the support is needed, and found right where it is."""
-    kinds = set()
-    for seed in range(60):
-        arrays, documents = draw(seed, n=40, d=8, k=1, density=0.35, scale=1.0)
-        full = matrices("d-max-revealed", arrays, documents)
-        for x, matrix in zip(documents.matrix.toarray(), full, strict=True):
-            a, b = np.unravel_index(matrix.argmax(), matrix.shape)
-            kinds.add(int(x[a] != 0) + int(x[b] != 0))
-        np.testing.assert_allclose(
-            ROW["d-max-revealed"].evaluate(Observables(arrays), documents), [m.max() for m in full], rtol=1e-12
-        )
-    assert kinds == {0, 1, 2}
-
-
-def test_the_total_over_all_pairs_does_not_depend_on_the_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    features = np.random.default_rng(0).normal(size=(23, 3))
-    expected = np.abs(features @ features.T).sum()
-    for rows in (1, 5, 23, 256):
-        monkeypatch.setattr(paper, "_ROWS", rows)
-        assert paper._total(features) == pytest.approx(expected, rel=1e-13)
-
-
-def test_centred_documents_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrays, documents = draw(3, mean=True)
-    whole = [s.evaluate(Observables(arrays), documents) for s in OF_BLOCKS]
-    monkeypatch.setattr(paper, "_ENTRIES", 2 * 13)
-    parts = [s.evaluate(Observables(arrays), documents) for s in OF_BLOCKS]
-    np.testing.assert_array_equal(parts, whole)
 
 
 @pytest.fixture

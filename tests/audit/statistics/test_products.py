@@ -30,15 +30,6 @@ def draw(seed: int, n: int = 11, d: int = 30, density: float = 0.3) -> sp.csr_ar
     return sp.csr_array(dense)
 
 
-@pytest.mark.parametrize("rank", [1, 2, 7, 8, 9, 16, 21])
-def test_products_of_any_rank_are_those_of_dense_matrices(rank: int) -> None:
-    matrix = draw(rank)
-    basis = np.random.default_rng(1).normal(size=(rank, 30))
-    found = products(Observables({"T": basis}), Documents(matrix), "T")
-    assert found.shape == (11, rank)
-    np.testing.assert_allclose(found, matrix.toarray() @ basis.T, rtol=1e-13, atol=1e-13)
-
-
 def test_indices_of_64_bits_memory_order_and_read_only_arrays_make_no_difference() -> None:
     matrix = draw(3)
     basis = np.random.default_rng(1).normal(size=(7, 30))

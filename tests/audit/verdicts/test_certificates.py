@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.optimize import brentq
 from scipy.stats import norm
 
 from ksdp.audit.verdicts.certificates import (
@@ -31,23 +30,6 @@ def test_a_pair_is_half_the_area_between_two_normals(distance: float) -> None:
     assert pair_advantage(distance) == pytest.approx(area, abs=1e-7)
     assert knows_all_others(distance) == pytest.approx(area, abs=1e-7)
     assert knows_all_others(None) == 1.0
-
-
-def wealth(found: np.ndarray, mean: float) -> float:
-    """Of betting that values stay below a mean, in plain products."""
-    stakes = [2.0**-k for k in range(1, 8)] + [1 - 2.0**-k for k in range(2, 11)]
-    return float(np.mean([np.prod([1 + c * (mean - x) / (1 - mean) for x in found]) for c in stakes]))
-
-
-def test_the_bound_is_where_betting_against_the_mean_has_won_enough() -> None:
-    rng = np.random.default_rng(1)
-    alike, near_zero = rng.uniform(0.3, 0.31, 400), np.where(rng.random(400) < 0.01, 0.05, 0.0)
-    found = certified_bound(np.stack([alike, near_zero, np.ones(400)]), 0.04, 5)
-    for values, bound in zip((alike, near_zero), found, strict=False):
-        by_hand = brentq(lambda m, v=values: np.log(wealth(v, m)) - np.log(5 / 0.04), values.mean(), 0.9)
-        assert bound == pytest.approx(by_hand, abs=1e-8)
-        assert values.mean() < bound < values.mean() + 0.03
-    assert found[2] == 1.0
 
 
 def test_the_bound_depends_on_the_pairs_and_not_on_their_order_or_on_the_other_documents() -> None:
@@ -131,15 +113,6 @@ def test_the_bound_of_independent_draws_is_the_variation_over_all_databases(copi
         others[sum(run)] = others.get(sum(run), Fraction(0)) + likely
     truth = sum(abs(others.get(c - 1, Fraction(0)) - others.get(c, Fraction(0))) for c in range(copies + 1)) / 2
     assert count_laws_independent(copies, float(share)).told == pytest.approx(float(truth), abs=1e-12)
-
-
-def test_nobody_who_counts_does_better_and_somebody_does_as_well() -> None:
-    """An attack by a threshold on the count, over many runs: the bound is reached, not passed."""
-    rng, documents, copies, size, runs = np.random.default_rng(5), 300, 40, 60, 40_000
-    with_it = 1 + rng.hypergeometric(copies - 1, documents - copies, size - 1, runs)
-    without = rng.hypergeometric(copies - 1, documents - copies, size, runs)
-    advantages = [(with_it >= c).mean() - (without >= c).mean() for c in range(copies + 1)]
-    assert max(advantages) == pytest.approx(count_laws(copies, documents, size).told, abs=4 * np.sqrt(0.5 / runs))
 
 
 def test_many_copies_hide_each_other_and_one_document_is_not_hidden() -> None:

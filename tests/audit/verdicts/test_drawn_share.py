@@ -104,3 +104,12 @@ def test_an_early_look_has_its_own_part_of_the_level() -> None:
 
 def test_nothing_is_said_where_nobody_was_drawn() -> None:
     assert share_summary(*_audit(None, DecisionSpec())) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "drawn", "level", "population"),
+    [(-1, 5, 0.05, 9), (6, 5, 0.05, 9), (0, 0, 0.05, 9), (1, 5, 1.0, 9), (1, 5, 0.5, 4)],
+)
+def test_no_limit(found: int, drawn: int, level: float, population: int) -> None:
+    with pytest.raises(ValueError, match="found <= drawn <= population"):
+        share_upper_limit(found, drawn, level, population)

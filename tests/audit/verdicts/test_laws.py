@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -12,7 +11,16 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import binom, ks_2samp
 
-from ksdp.audit.verdicts.laws import in_order, ks_distances, ks_table, log10_p, smallest_log10_p
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.laws import (
+    ArmTests,
+    in_order,
+    ks_distances,
+    ks_table,
+    log10_p,
+    smallest_log10_p,
+    widest_gap,
+)
 from ksdp.audit.verdicts.power import continuous_critical, critical_distance, event_power, first_true, shift_power
 
 
@@ -52,19 +60,6 @@ def test_equals_exact_integer_counts_at_audit_sizes(m: int, n: int) -> None:
     for share in (0.03, 0.08, 0.12, 0.15, 0.2, 0.35, 0.6, 0.95):
         h = max(1, round(share * m * n))
         assert one(h, m, n) == pytest.approx(exact(h, m, n), abs=1e-9)
-
-
-@pytest.mark.parametrize(("m", "n"), [(4, 5), (3, 6), (5, 5)])
-def test_equals_an_enumeration_of_every_order(m: int, n: int) -> None:
-    distances = []
-    for chosen in itertools.combinations(range(m + n), m):
-        x = np.array(chosen, dtype=float)
-        y = np.setdiff1d(np.arange(m + n), chosen).astype(float)
-        distances.append(round(ks_2samp(x, y).statistic * m * n))
-    for h in set(distances):
-        if h:
-            p = np.mean(np.array(distances) >= h)
-            assert 10 ** one(h, m, n) == pytest.approx(p, rel=1e-12)
 
 
 def test_far_tail_does_not_underflow() -> None:
@@ -199,3 +194,45 @@ def test_event_power_is_the_worst_of_all_events(m: int, n: int, advantage: float
     forecast = event_power(advantage, m, n, wanted)
     assert forecast == pytest.approx(min(exact), abs=0.04)
     assert forecast < shift_power(advantage, m, n, wanted)
+
+
+ARM = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:scipy")  # about its p-value, which is not used
+@settings(max_examples=80, deadline=None)
+@given(ARM, ARM)
+def test_it_is_the_distance_and_lies_where_it_says(one: list[float], other: list[float]) -> None:
+    gap = widest_gap(np.array(one), np.array(other))
+    assert gap is not None
+    assert gap.distance == pytest.approx(ks_2samp(one, other, method="asymp").statistic, abs=1e-12)
+    assert gap.share_with == sum(value <= gap.place for value in one) / len(one)
+    assert gap.share_without == sum(value <= gap.place for value in other) / len(other)
+
+
+def test_an_empty_arm_has_none() -> None:
+    assert widest_gap(np.array([]), np.array([1.0])) is None
+    assert widest_gap(np.array([1.0]), np.array([])) is None
+
+
+def test_slices_join_in_order() -> None:
+    rng = np.random.default_rng(2)
+    inclusion, values = rng.random((9, 60)) < 0.5, rng.normal(size=(9, 60))
+    whole = compare_arms({"s": values}, inclusion)
+    joined = ArmTests.join([compare_arms({"s": values[:4]}, inclusion[:4]), whole[4:]])
+    assert len(joined) == 9
+    for name in ("n_with", "n_without", "distance", "log10_p", "log10_tail"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+
+
+def test_columns_stand_beside_one_another() -> None:
+    rng = np.random.default_rng(3)
+    inclusion = rng.random((5, 80)) < 0.5
+    values = {name: rng.normal(size=(5, 80)) for name in "abc"}
+    whole = compare_arms(values, inclusion)
+    parts = [compare_arms({n: values[n] for n in some}, inclusion) for some in ("a", "bc")]
+    beside = ArmTests.beside(parts)
+    for name in ("n_with", "n_without", "distance", "log10_p", "log10_tail"):
+        np.testing.assert_array_equal(getattr(beside, name), getattr(whole, name))
+    np.testing.assert_array_equal(whole.columns([2, 0]).distance, whole.distance[:, [2, 0]])
+    np.testing.assert_array_equal(whole[np.array([4, 1])].n_with, whole.n_with[[4, 1]])

@@ -124,14 +124,6 @@ def test_documents_that_are_not_here_count_against_a_part(level: float) -> None:
     assert (max(found) > 1) == (level == 0.5)
 
 
-@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60), st.floats(0.001, 0.3))
-@settings(deadline=None)
-def test_of_everything_that_is_rejected_the_share_is_the_level(p: list[float], level: float) -> None:
-    rejected = adjust(np.log10(p), "fdr", CLEARING) <= np.log10(level)
-    if rejected.any():
-        assert wrong_share(np.log10(p), rejected, level, len(p)) == pytest.approx(level, rel=1e-9)
-
-
 def test_whoever_picks_the_wrong_ones_alone_is_told_so() -> None:
     """Half is true, under the worst dependence, and somebody who knows which picks the worst part there is."""
     rng = np.random.default_rng(8)
@@ -174,14 +166,6 @@ def test_survives_numbers_that_floats_cannot_hold() -> None:
     adjusted = adjust(np.array([-1000.0, -2.0, -0.1]), "fdr")
     assert adjusted[0] < -999
     assert bonferroni(np.array([[-500.0, -1.0]]))[0] == pytest.approx(-500 + np.log10(2))
-
-
-def test_the_strictest_p_is_enough_for_a_lone_document() -> None:
-    for error in ("fdr", "fwer"):
-        bar = strictest_log10_p(0.05, 1000, 6, error)
-        lone = np.zeros(1000)
-        lone[3] = bar + np.log10(6)
-        assert adjust(lone, error)[3] <= np.log10(0.05) + 1e-12
 
 
 def test_refuses_an_unknown_error_rate() -> None:

@@ -68,12 +68,6 @@ def test_spending_adds_up_to_the_level() -> None:
     assert total + 0.05 * 20_000**-0.6 / 0.6 / 2.2857657 == pytest.approx(0.05, rel=1e-4)
 
 
-def test_a_state_is_a_value() -> None:
-    state = start()
-    assert advance(state, 0.0).rejections == (1,)
-    assert state == OnlineState(0.05, 0.025)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -123,14 +117,6 @@ def test_a_budget_survives_json(kind: str, past: list[bool]) -> None:
 def test_a_discovery_earns_level_back_and_a_void_audit_does_not() -> None:
     before = open_budget("lord", 0.05)
     assert before.spend(True).left > before.left > before.spend(False).left
-
-
-def test_spending_holds_the_level_whatever_is_found() -> None:
-    budget, total = open_budget("spending", 0.05), 0.0
-    for _ in range(300):
-        total += budget.next_level
-        budget = budget.spend(True)
-    assert total < 0.05
 
 
 def test_a_budget_of_another_kind_is_refused() -> None:

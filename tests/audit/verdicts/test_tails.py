@@ -70,17 +70,6 @@ def test_sees_what_ks_does_not() -> None:
         assert (ks_table(values, inclusion).log10_p > np.log10(5e-5)).all()
 
 
-def test_an_absence_shows_too() -> None:
-    """Extremes that only happen without the document."""
-    rng = np.random.default_rng(3)
-    inclusion = rng.random((1, 2000)) < 0.5
-    event = ~inclusion & (rng.random((1, 2000)) < 0.04)
-    table = tail_table(rng.normal(size=(1, 2000)) - 9.0 * event, inclusion)
-    assert table.log10_p[0] < -4
-    assert not table.highest[0]
-    assert table.held[0] <= 0.1 * table.size[0]
-
-
 @pytest.mark.parametrize("decimals", [None, 1, 0])
 @pytest.mark.parametrize("share", [0.05, 0.5])
 def test_level(decimals: int | None, share: float) -> None:

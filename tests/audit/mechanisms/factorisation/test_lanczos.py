@@ -5,121 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ksdp.audit.corpus.matrix import canonical
-from ksdp.audit.mechanisms.factorisation.lanczos import (
-    CentredRows,
-    dot,
-    lanczos,
-    last_components,
-    noise,
-    numerical_rank,
-    orthogonalise,
-    recover,
-    singular_rows,
-    times,
-    transposed,
-    unsigned,
-)
-
-Matrix = NDArray[np.float64]
-NOTHING = np.zeros(0)
+from ksdp.audit.mechanisms.factorisation.lanczos import numerical_rank, singular_rows
 
 
-def sparse(rows: int, columns: int, density: float, seed: int) -> sp.csr_array:
-    return canonical(sp.random_array((rows, columns), density=density, rng=np.random.default_rng(seed)))
-
-
-def parts(matrix: sp.csr_array) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], Matrix]:
-    return unsigned(matrix.indptr), unsigned(matrix.indices), matrix.data
-
-
-@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 1000])
-def test_dot_is_the_inner_product(length: int) -> None:
-    rng = np.random.default_rng(length)
-    a, b = rng.standard_normal((2, length))
-    assert dot(a, b) == pytest.approx(sum(x * y for x, y in zip(a, b, strict=True)), abs=1e-11)
-
-
-def test_noise_is_fixed_and_looks_uniform() -> None:
-    values = noise(20_000, 3)
-    assert np.array_equal(values, noise(20_000, 3))
-    assert not np.array_equal(values, noise(20_000, 4))
-    assert np.abs(values).max() < 1
-    assert abs(values.mean()) < 5 * np.sqrt(1 / 3 / 20_000)
-
-
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("centred", [False, True])
-def test_products_are_those_of_the_dense_matrix(index: type, centred: bool) -> None:
-    matrix = sparse(40, 60, 0.1, 0)
-    matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
-    mean = matrix.mean(axis=0) if centred else NOTHING
-    dense = matrix.toarray() - (mean if centred else 0)
-    u, v = noise(40, 0), noise(60, 0)
-    out, back = np.empty(60), np.empty(40)
-    rows = CentredRows(*parts(matrix), mean)
-    transposed(rows, u, out)
-    times(rows, v, back)
-    np.testing.assert_allclose(out, dense.T @ u, atol=1e-13)
-    np.testing.assert_allclose(back, dense @ v, atol=1e-13)
-
-
-def test_orthogonalise_survives_cancellation() -> None:
-    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 6)))[0].T.copy()
-    outside = noise(50, 0)
-    outside -= basis.T @ (basis @ outside)
-    vector = 1e9 * basis.sum(axis=0) + outside
-    c = np.zeros(6)
-    left = orthogonalise(basis, basis.T.copy(), 6, vector, c)
-    assert left == pytest.approx(np.linalg.norm(outside), rel=1e-6)
-    assert np.abs(basis @ vector).max() < 1e-14
-    np.testing.assert_allclose(c, 1e9, rtol=1e-14)
-
-
-@pytest.mark.parametrize("shape", [(150, 400), (400, 150)])
-def test_lanczos_finds_the_leading_pairs(shape: tuple[int, int]) -> None:
-    matrix = sparse(*shape, 0.05, 1)
-    left, values, right = np.linalg.svd(matrix.toarray(), full_matrices=False)
-    small = left.T if shape[0] < shape[1] else right
-    found, squares = lanczos(
-        CentredRows(*parts(matrix), NOTHING), shape[1], noise(150, 0), np.zeros((0, 150)), NOTHING, 5, 150
-    )
-    np.testing.assert_allclose(squares, values[:5] ** 2, rtol=1e-12)
-    np.testing.assert_allclose(np.abs(found @ small[:5].T), np.eye(5), atol=1e-9)
-    rows, singular = np.empty((5, shape[1])), np.empty(5)
-    recover(CentredRows(*parts(matrix), NOTHING), found, rows, singular)
-    np.testing.assert_allclose(singular, values[:5], rtol=1e-13)
-    np.testing.assert_allclose(np.abs(rows @ right[:5].T), np.eye(5), atol=1e-9)
-
-
-def test_a_second_space_sees_that_nothing_is_missing_or_finds_the_copy() -> None:
-    block = sparse(100, 120, 0.1, 2)
-    matrix = canonical(sp.block_diag([block, block], format="csr"))
-    left, values, _ = np.linalg.svd(matrix.toarray())
-    arguments = (CentredRows(*parts(matrix), NOTHING), 240, noise(200, 0))
-    complete = left[:, :4].T.copy()
-    _, square = lanczos(*arguments, complete, values[:4] ** 2, 4, 200)
-    assert square[0] < values[3] ** 2
-    # Without the second copy of the largest value, this is what it must come back with.
-    missing = left[:, [0, 2, 3]].T.copy()
-    copy, square = lanczos(*arguments, missing, values[[0, 2, 3]] ** 2, 4, 200)
-    assert square[0] == pytest.approx(values[0] ** 2, rel=1e-12)
-    assert abs(copy[0] @ left[:, 1]) == pytest.approx(1, abs=1e-9)
-
-
-Matrix_SINGULAR = NDArray[np.float64]
-
-
-def with_spectrum(rows: int, columns: int, values: Matrix_SINGULAR, seed: int = 0) -> Matrix_SINGULAR:
+def with_spectrum(rows: int, columns: int, values: np.ndarray, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     left = np.linalg.qr(rng.standard_normal((rows, len(values))))[0]
     right = np.linalg.qr(rng.standard_normal((columns, len(values))))[0]
     return np.asarray((left * values) @ right.T)
 
 
-def check(dense: Matrix_SINGULAR, rank: int, *, mean: Matrix_SINGULAR | None = None, angle: float = 1e-7) -> None:
+def check(dense: np.ndarray, rank: int, *, mean: np.ndarray | None = None, angle: float = 1e-7) -> None:
     """Against LAPACK on the whole matrix: values to 1e-10 relative, projectors to `angle`."""
     start = np.asarray(np.random.default_rng(9).standard_normal(dense.shape[1]))
     found = singular_rows(canonical(sp.csr_array(dense)), rank, start, mean)
@@ -206,19 +104,3 @@ def test_numerical_rank_is_numpys() -> None:
         values = np.linalg.svd(dense)[1]
         assert numerical_rank(values, dense.shape) == np.linalg.matrix_rank(dense)
     assert numerical_rank(np.zeros(3), (5, 3)) == 0
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 40])
-def test_last_components_are_those_of_whole_eigenvectors(size: int) -> None:
-    rng = np.random.default_rng(size)
-    diagonal, beside = rng.standard_normal(size), rng.standard_normal(max(size - 1, 0))
-    values, last = last_components(diagonal, beside)
-    wanted, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
-    np.testing.assert_allclose(values, wanted, atol=1e-13)
-    np.testing.assert_allclose(np.abs(last), np.abs(vectors[-1]), atol=1e-12)
-
-
-def test_last_components_of_a_matrix_in_parts() -> None:
-    values, last = last_components(np.array([3.0, 1.0, 2.0]), np.array([0.0, 0.0]))
-    assert values.tolist() == [1.0, 2.0, 3.0]
-    assert np.abs(last).tolist() == [0.0, 1.0, 0.0]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.optimize import nnls
 from sklearn.decomposition._nmf import _initialize_nmf
 from threadpoolctl import threadpool_limits
 
@@ -166,32 +163,3 @@ def test_nothing_and_noise_are_refused() -> None:
         topics_from_parts(V, np.zeros(2), squares)
     with pytest.raises(SpecError, match="nnsvd"):
         Noisy("pd-nmf", 1.0, {"rank": 2, "start": "nnsvd"}, scale=1.0)
-
-
-def half_square(Y, Z):
-    """min over W >= 0 of |Y - W Z|^2 / 2, row by row."""
-    return sum(nnls(Z.T, row)[1] ** 2 for row in Y) / 2
-
-
-@given(st.integers(0, 10_000), st.booleans())
-@settings(deadline=None, max_examples=40)
-def test_the_error_in_weighted_topics_bounds_that_in_documents(seed, orthogonal):
-    """Theorem 2 (ii) of PD-ML-Lite, for documents X = W T and any other topics Z.
-
-    The bound holds where documents have a topic each, so that the columns of W are orthogonal. In general it takes
-    the factor k: W over its columns' norms may have a norm of sqrt(k), which the proof leaves out.
-    """
-    rng = np.random.default_rng(seed)
-    W, T, Z = rng.exponential(size=(12, 3)), rng.dirichlet(np.full(8, 0.3), 3), rng.dirichlet(np.full(8, 0.3), 2)
-    if orthogonal:
-        W = np.where(np.arange(3) == np.arange(12)[:, None] % 3, W, 0.0)
-    weighted = np.linalg.norm(W, axis=0)[:, None] * T
-    bound, error = half_square(weighted, Z), half_square(W @ T, Z)
-    assert error <= (1 if orthogonal else 3) * bound + 1e-9
-    if orthogonal:
-        assert error == pytest.approx(bound), "and it is tight"
-
-
-def test_documents_of_all_topics_alike_break_the_printed_bound():
-    W, T, Z = np.ones((6, 2)), np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]]), np.array([[0.0, 0.0, 1.0]])
-    assert half_square(W @ T, Z) > 1.2 * half_square(np.sqrt(6) * T, Z)

@@ -8,20 +8,13 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from sklearn.decomposition import NMF
 
+from ksdp.audit.corpus.matrix import tf_idf, unit_rows
 from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import KeptSums, fit_coefficients, objective, pd_nmf_iter
 
-from .nmf_penalties import PENALTIES
+from .nmf_cases import PENALTIES, synthetic
 from .test_nmf_kernels import by_sorting
-
-
-def synthetic(n, d, seed, topics=4, length=40):
-    """Counts of documents that mix a few topics; rare words are in no document."""
-    rng = np.random.default_rng(seed)
-    words = rng.dirichlet(np.full(d, 0.1), size=topics)
-    mixtures = rng.dirichlet(np.full(topics, 0.3), size=n) @ words
-    return sp.csr_array(rng.poisson(length * mixtures).astype(float))
 
 
 def start_of(k, d, seed=0):
@@ -93,29 +86,6 @@ def test_stops_by_the_stated_rule(penalties, tolerance):
     assert found.sweeps == sweeps
     capped = pd_nmf_iter([X], T0, sweeps=2, tolerance=1e-12, penalties=Penalties(**penalties))
     assert (capped.sweeps, capped.converged) == (2, False)
-
-
-@pytest.mark.parametrize("simplex", [True, False])
-def test_columns_without_entries_count_in_the_rule_and_in_the_topics(simplex):
-    X = sp.csr_array(sp.hstack([synthetic(30, 20, seed=8), sp.csr_array((30, 400))]))
-    before = T0 = start_of(3, 420)
-    smallest = np.inf
-    for sweeps in range(1, 4):
-        _, T, numerators, *_ = equation_5(X.toarray(), T0, sweeps, simplex)
-        change = np.linalg.norm(T - before) / np.linalg.norm(before)
-        before = T
-        assert change < smallest, "else an earlier sweep would stop it"
-        smallest = change
-        stopped, going = (
-            pd_nmf_iter([X], T0, sweeps=sweeps, tolerance=change * factor, simplex=simplex)
-            for factor in (1 + 1e-8, 1 - 1e-8)
-        )
-        assert stopped.converged
-        assert not going.converged
-        assert stopped.sweeps == going.sweeps == sweeps
-        np.testing.assert_allclose(going.T, T, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(going.numerators, numerators, rtol=1e-9, atol=1e-9)
-    assert (T[:, 20:] > 0).any() == simplex, "the projection raises them, too"
 
 
 def test_snapshots_are_the_shorter_runs_and_repeat_the_last():
@@ -207,16 +177,8 @@ def test_coefficients_are_the_nonnegative_least_squares():
     np.testing.assert_allclose(slope[sparse > 0], 0, atol=1e-7)
 
 
-def tf_idf(path):
-    counts = sp.csr_array(sp.load_npz(path), dtype=np.float64)
-    idf = np.log(counts.shape[0] / np.maximum(np.bincount(counts.indices, minlength=counts.shape[1]), 1))
-    weighted = counts.multiply(idf[None, :]).tocsr()
-    lengths = np.sqrt(weighted.multiply(weighted).sum(axis=1))
-    return sp.csr_array(weighted.multiply(1 / np.maximum(lengths, 1e-12)[:, None]))
-
-
 def test_on_kos_it_fits_as_well_as_scikit_learn(data_folder):
-    X = tf_idf(data_folder / "kos" / "counts.npz")
+    X = unit_rows(tf_idf(sp.csr_array(sp.load_npz(data_folder / "kos" / "counts.npz"), dtype=np.float64)))
     whole = pd_nmf_iter([X], start_of(7, X.shape[1]))
     assert np.isfinite(whole.T).all()
     np.testing.assert_allclose(whole.T.sum(axis=1), 1)

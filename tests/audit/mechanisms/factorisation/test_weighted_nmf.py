@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,7 +15,7 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     weighted_nmf_iter,
 )
 
-from .nmf_penalties import PENALTIES
+from .nmf_cases import PENALTIES, split
 
 
 def ratings(n, d, seed, density=0.4):
@@ -100,8 +98,7 @@ def test_objective_never_goes_up(seed, k, which):
 @pytest.mark.parametrize("cuts", [(9,), (4, 4, 13)])
 def test_parties_find_what_the_centre_finds(penalties, cuts):
     X, T0 = ratings(20, 15, seed=3), np.random.default_rng(4).random((4, 15))
-    edges = [0, *cuts, 20]
-    parties = [sp.csr_array(X[a:b]) for a, b in pairwise(edges)]
+    parties = split(X, *cuts)
     together = weighted_nmf_iter([X], T0, sweeps=15, tolerance=0, penalties=Penalties(**penalties))
     apart = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, penalties=Penalties(**penalties))
     for name in ("T", "W", "numerators", "denominators"):
@@ -110,7 +107,7 @@ def test_parties_find_what_the_centre_finds(penalties, cuts):
         parties, T0, sweeps=15, tolerance=0, kept=KeptSums({1}), penalties=Penalties(**penalties)
     )
     np.testing.assert_array_equal(view.T, apart.T)
-    theirs = view.W[edges[1] : edges[2]]
+    theirs = view.W[cuts[0] :][: parties[1].shape[0]]
     own = dense(parties[1])[1].T @ theirs**2
     np.testing.assert_allclose(apart.denominators - view.denominators, own.T, rtol=1e-9, atol=1e-9)
 

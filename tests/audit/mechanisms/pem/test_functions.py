@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from math import inf
 
@@ -21,7 +20,6 @@ from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogist
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 
 from ....extras.pem.parties_here import one_hot
-from .itemsets import itemset_loss
 
 ROWS = one_hot(3000, 5, attributes=4)
 CLIENTS = [ROWS[i::50] for i in range(50)]
@@ -97,72 +95,6 @@ def test_a_record_of_too_many_items_counts_with_its_first() -> None:
 
 
 # With noise
-
-
-def accuracy(epsilon: float, seed: int, noises: int = 2, **more: object) -> float:
-    return LOGISTIC.accuracy(run(LOGISTIC, epsilon, 30, seed, noises, **more).final, LABELLED)
-
-
-def kmeans_loss(epsilon: float, seed: int, noises: int = 2, **more: object) -> float:
-    return KMEANS.loss(run(KMEANS, epsilon, 8, seed, noises, **more).final, ROWS)
-
-
-def apriori_loss(epsilon: float, seed: int, noises: int = 2, **more: object) -> float:
-    true = APRIORI.found(run(APRIORI, inf, 3, seed).final)
-    return itemset_loss(APRIORI.found(run(APRIORI, epsilon, 3, seed, noises, **more).final), true)
-
-
-SEEDS = range(5)
-Measure = Callable[..., float]
-
-
-@dataclass(frozen=True)
-class Case:
-    measure: Measure
-    sign: int
-    """1 where more is better."""
-    low: float
-    """An epsilon at which noise rules."""
-    high: float
-    """One at which it hardly matters."""
-    near: float
-    """How near to the result without noise `high` comes."""
-
-
-CASES = [
-    pytest.param(Case(accuracy, 1, 0.05, 20.0, 0.02), id="logistic"),
-    pytest.param(Case(kmeans_loss, -1, 0.05, 50.0, 300.0), id="k-means"),
-    pytest.param(Case(apriori_loss, -1, 0.02, 50.0, 0.03), id="Apriori"),
-]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_results_come_near_those_without_noise_as_epsilon_grows(case: Case) -> None:
-    low, high = (np.mean([case.measure(e, s) for s in SEEDS]) for e in (case.low, case.high))
-    exact = case.measure(inf, 0)
-    assert abs(high - exact) <= case.near
-    assert case.sign * (high - low) > 3 * case.near
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_noise_at_few_servers_beats_noise_at_every_client(case: Case) -> None:
-    middle = float(np.sqrt(case.low * case.high))
-    servers, clients = (np.mean([case.measure(middle, s, n) for s in SEEDS]) for n in (2, 1000))
-    assert case.sign * (servers - clients) > case.near
-
-
-def test_sampling_lowers_the_noise_of_a_record_in_the_sample() -> None:
-    block = LOGISTIC.init().blocks[0]
-    whole, tenth = Budget(1.0, 30), Budget(1.0, 30, sampling=0.1)
-    assert tenth.scale(block) < 0.15 * whole.scale(block)
-    assert accuracy(20.0, 0, sampling=0.1) > 0.75
-
-
-def test_sparse_vectors_still_learn() -> None:
-    budget = Budget(4000.0, 30, sparse=Sparse(threshold=1.0, most=6))
-    parts = [LABELLED[i::20] for i in range(20)]
-    sparse = run_ideal(LOGISTIC, parts, budget, Simulated(np.random.default_rng(0)))
-    assert LOGISTIC.accuracy(sparse.final, LABELLED) > 0.75
 
 
 def test_kmeans_survives_counts_of_nothing_but_noise() -> None:

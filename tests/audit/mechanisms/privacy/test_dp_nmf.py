@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ksdp.audit.contract import Database
-from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
@@ -65,51 +63,9 @@ def test_of_ratings_every_feature_has_sums_of_its_own() -> None:
     assert found["denominators"].shape == (2, 6)
 
 
-@given(
-    st.integers(0, 10_000),
-    st.sampled_from([0.01, 0.3, 3.0]),
-    st.sampled_from(["add-remove", "replace-one"]),
-    st.booleans(),
-)
-@settings(deadline=None, max_examples=60)
-def test_no_record_changes_a_release_by_more_than_the_sensitivity(
-    seed: int, c: float, adjacency: str, weighted: bool
-) -> None:
-    rng = np.random.default_rng(seed)
-    how = {"contribution": c, "adjacency": adjacency, "row_bound": 2.0, "weighted": weighted}
-    mechanism = DPNMF(rank=3, sweeps=2, **how)  # type: ignore[arg-type]
-    X = rng.exponential(size=(6, 5)) * rng.choice([0.1, 1.0, 20.0])
-    Y = X.copy()
-    Y[0] = 0 if adjacency == "add-remove" else rng.exponential(size=5) * 20
-    pair = [Database((sp.csr_array(rows),)) for rows in (X, Y)]
-    transcript = mechanism.transcript(pair[0], rng)
-    replay = Replay((0,), transcript)
-    mechanism.transcribe(pair[1], replay)
-    for was, now in zip(transcript, replay.transcript, strict=True):
-        assert np.linalg.norm(was.exact - now.exact) <= mechanism.sensitivity(5)
-
-
-def test_topics_are_on_the_simplex_and_the_error_falls_with_epsilon() -> None:
-    data = parties(scale=3.0)
-    X = np.vstack([part.toarray() for part in data])
-    errors = []
-    for epsilon in (0.25, 1e4):
-        T = DPNMF(rank=3, sweeps=5, epsilon=epsilon, row_bound=3.0).run(Database(data), np.random.default_rng(1))[
-            "T"
-        ]
-        assert np.allclose(T.sum(axis=1), 1)
-        assert T.min() >= 0
-        W = np.linalg.lstsq(T.T, X.T, rcond=None)[0].T
-        errors.append(float(np.linalg.norm(X - W @ T)))
-    assert errors[1] < 0.7 * errors[0]
-
-
-def test_negative_entries_and_bad_parameters_are_refused() -> None:
+def test_negative_entries_are_refused() -> None:
     with pytest.raises(CorpusError, match="non-negative"):
         DPNMF(rank=2).run(Database((sp.csr_array(np.array([[1.0, -1.0, 0.0]])),)), np.random.default_rng(0))
-    for parameters in ({"rank": 0}, {"sweeps": 0}, {"contribution": 0.0}, {"row_bound": np.inf}, {"epsilon": 0.0}):
-        with pytest.raises(SpecError):
-            DPNMF(**parameters)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mechanism", [DPNMF(rank=2, sweeps=2, epsilon=4.0), DPNMF(rank=2, sweeps=5, epsilon=1.0)])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import nnls
-from scipy.stats import ks_2samp
 
 from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.registry import make_mechanism, statistics
+from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import expected as module
 from ksdp.audit.statistics.linear.expected import (
@@ -229,55 +226,6 @@ def texts() -> np.ndarray:
     words = rng.dirichlet(np.full(40, 0.1), size=3)
     mixtures = rng.dirichlet(np.full(3, 0.4), size=300) @ words
     return np.array([rng.multinomial(30, row / row.sum()) for row in mixtures], dtype=float)
-
-
-def distances(announce, statistics, pool: Pool, runs: int = 400) -> dict[str, np.ndarray]:
-    """D of 40 documents, databases of half of them."""
-    rng, dense = np.random.default_rng(3), texts()
-    documents = Documents(sp.csr_array(dense[:40]), pool=pool)
-    values: dict[str, list] = {s.name: [] for s in statistics}
-    bits = []
-    for _ in range(runs):
-        held = np.zeros(300, dtype=bool)
-        held[rng.choice(300, 150, replace=False)] = True
-        seen = Observables(announce(dense[held]))
-        bits.append(held[:40])
-        for statistic in statistics:
-            values[statistic.name].append(statistic.evaluate(seen, documents))
-    inside = np.array(bits).T
-    return {
-        name: np.array([ks_2samp(v[b], v[~b]).statistic for v, b in zip(np.array(column).T, inside, strict=True)])
-        for name, column in values.items()
-    }
-
-
-def test_on_v_it_sees_far_more_than_an_energy() -> None:
-    pool = Pool(sp.csr_array(texts()), 0.5)
-    found = distances(
-        lambda x: {"V": leading(x.T @ x, 2)}, (FirstOrderBasis(), statistics()["row-space-energy"]), pool
-    )
-    assert np.median(found["first-order-basis"]) > 1.5 * np.median(found["row-space-energy"])
-
-
-def test_on_a_mean_it_sees_far_more_than_a_product() -> None:
-    @dataclass(frozen=True)
-    class Product:
-        name = "product"
-
-        def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
-            return np.asarray(documents.matrix @ observables["mean"])
-
-    pool = Pool(sp.csr_array(texts()), 0.5)
-    found = distances(lambda x: {"mean": x.mean(axis=0)}, (FirstOrderMean(), Product()), pool)
-    assert np.median(found["first-order-mean"]) > 1.3 * np.median(found["product"])
-
-
-def test_on_t_it_sees_far_more_than_energies() -> None:
-    nmf = PDNMF(rank=2, opens="final")
-    pool = Pool(sp.csr_array(texts()), 0.5, mechanism=nmf)
-    run = lambda x: nmf.run(Database((sp.csr_array(x),)), np.random.default_rng(0))  # noqa: E731
-    found = distances(run, (FirstOrderTopics(), statistics()["mixture-log-density"]), pool)
-    assert np.median(found["first-order-topics"]) > 1.3 * np.median(found["mixture-log-density"])
 
 
 def test_topics_that_leave_everybody_where_they_were_say_nothing_and_others_what_their_terms_say() -> None:

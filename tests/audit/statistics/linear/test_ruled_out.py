@@ -223,29 +223,20 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(statistic, mechani
 
 
 @pytest.mark.parametrize(
-    "mechanism",
+    ("statistic", "runs", "recorded"),
     [
-        Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9),
-        Noisy("pd-nmf", 1.0, {"rank": 2, "weighted": True}, scale=1e-9),
-        None,
+        (LinearSums(), Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9), False),
+        (LinearSums(), Noisy("pd-nmf", 1.0, {"rank": 2, "weighted": True}, scale=1e-9), False),
+        (LinearSums(), PDNMF(rank=2), True),
+        (LinearBlocks(), PDSVD(rank=3, reveal_sigma=True), True),
     ],
 )
-def test_nobody_is_ruled_out_where_sums_are_not_known_to_be_exact(mechanism) -> None:
+def test_nobody_is_ruled_out_where_sums_are_not_known_to_be_exact(statistic, runs, recorded: bool) -> None:
     """Noise, and runs that somebody else recorded."""
     matrix, mine = rows(), held()
-    runs = mechanism or PDNMF(rank=2)
     seen = Observables(runs.run(Database((sp.csr_array(matrix[mine]),)), COINS))
-    found = LinearSums().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism)))
-    assert (found != RULED_OUT).all()
-
-
-def test_nobody_is_ruled_out_by_columns_of_runs_that_somebody_recorded() -> None:
-    statistic = LinearBlocks()
-    matrix, mine = rows(), held()
-    seen = Observables(PDSVD(rank=3, reveal_sigma=True).run(Database((sp.csr_array(matrix[mine]),)), COINS))
-    assert not seen["first_blocks"][1:].any(axis=(0, 1)).all()
-    found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1)))
-    assert (found != RULED_OUT).all()
+    pool = Pool(matrix, 0.1, mechanism=None if recorded else runs)
+    assert (statistic.evaluate(seen, Documents(matrix, pool=pool)) != RULED_OUT).all()
 
 
 def test_where_nobody_fits_everybody_is_reckoned_with() -> None:

@@ -219,16 +219,6 @@ def test_the_most_even_draw_of_exact_sums_is_that_of_what_single_precision_leave
     assert np.corrcoef(moved, wanted)[0, 1] > 0.99
 
 
-def test_only_the_first_rows_are_written_out_where_documents_are_many() -> None:
-    made = plain(2500, 100, 20)
-    run = system(made, 1e-5)
-    found = most_even_draw(run)
-    rows = module.written_lines(made)
-    assert 0 < rows < 20
-    assert found.numbers[: 100 * rows].all()
-    assert not found.numbers[100 * rows :].any()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_are_solved_one_by_one_as_by_a_loop_over_written_terms(kind: str) -> None:
     """Three rounds pass over whoever kept a bound; a round that changes half a percent is the last."""
