@@ -68,7 +68,7 @@ def pulled(name: str, parameters: dict[str, Any], sizes: dict[str, float], rows:
         ("dp-nmf", {"rank": 2, "sweeps": 2, "epsilon": 30.0}, ("sums", "weights")),
         ("pem-kmeans", {"clusters": 2, "iterations": 2, "epsilon": 30.0}, ("sums", "counts")),
         ("pem-logistic", {"iterations": 2, "epsilon": 30.0}, ("gradients",)),
-        ("pem-apriori", {"epsilon": 30.0}, ("items", "pairs")),
+        ("pem-apriori", {"epsilon": 30.0}, ("items", "pairs", "longer")),
     ],
 )
 def test_the_variance_of_an_entry_is_that_of_both_noises(
