@@ -69,7 +69,7 @@ def relative_loss(best: float, records: sp.csr_array, seen: Observables) -> floa
 def frequent_itemsets(seen: Observables, support: float, rows: int) -> Itemsets:
     """The noisy counts of frequent itemsets of two items or more, by their items."""
     first, second = np.nonzero(seen["pairs"] >= support * rows)
-    found = {(int(a), int(b)): float(seen["pairs"][a, b]) for a, b in zip(first, second, strict=True)}
+    found: Itemsets = {(int(a), int(b)): float(seen["pairs"][a, b]) for a, b in zip(first, second, strict=True)}
     for table, counts in zip(seen["itemsets"], seen["longer"], strict=True):
         for at in np.flatnonzero((table[:, 0] > 0) & (counts >= support * rows)):
             found[tuple(int(item) for item in table[at] if item)] = float(counts[at])

@@ -74,8 +74,8 @@ def unweighed(
 
 def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: int) -> bool:
     """Whether exact sums of rounds are among these arrays, and so many documents are solved for who was in."""
-    exact = traits_of(mechanism).noise_free and not hidden_mean(mechanism)
-    return exact and any(array.early for array in arrays) and fits_dense_solver(documents)
+    exact = traits_of(mechanism).noise_free and any(array.early for array in arrays)
+    return exact and fits_dense_solver(documents) and not hidden_mean(mechanism)
 
 
 # Of the design, what no run depends on.

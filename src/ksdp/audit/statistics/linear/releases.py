@@ -104,8 +104,8 @@ class _Solved(ABC):
             mean = wide.mean(axis=1, keepdims=True)
             squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
         noise = np.mean(squares, axis=0)
-        solved = hidden_mean(own_mechanism(pool.mechanism)) or self.worth(terms(pool.drawn), noise, pool.share)
-        return noise if solved else None
+        hidden = hidden_mean(own_mechanism(pool.mechanism))
+        return noise if hidden or self.worth(terms(pool.drawn), noise, pool.share) else None
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there is no system."""
