@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, subspace_sine
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block, subspace_sine
 from ksdp.audit.mechanisms.privacy.fedpower import (
     FedPower,
     UtilityFedPower,
@@ -45,6 +45,8 @@ def leading(database: Database, rank: int) -> np.ndarray:
         FedPower(rank=2, iterations=40, period=1, noise=0.0, central_noise=0.0, reference="first"),
         UtilityFedPower(rank=2, iterations=40, period=1, noise=1e-13),
         PrivateFedPower(rank=2, iterations=40, noise=1e-13, row_bound=100.0),
+        PrivateFedPower(rank=4, target=2, iterations=40, noise=1e-13, row_bound=100.0),
+        UtilityFedPower(rank=3, target=2, iterations=30, period=1, noise=1e-13),
         PrivateFedPower(rank=2, iterations=40, noise=1e-13, unit="entry-printed", entry_bound=9.0, clip=9.0),
     ],
     ids=lambda m: f"{m.name}-{getattr(m, 'unit', getattr(m, 'reference', ''))}",
@@ -59,6 +61,10 @@ def test_without_noise_it_is_the_leading_subspace(mechanism: FedPower) -> None:
 def test_local_iterations_between_unlike_devices_cost_accuracy() -> None:
     """What FedPower's periods trade: fewer announcements, a biased limit."""
     data = devices(rows=8)
+    uneven = FedPower(rank=3, target=2, iterations=10, period=4, noise=0.0, central_noise=0.0)
+    seen = uneven.run(data, np.random.default_rng(0))
+    assert (seen["means"].shape, seen["V"].shape) == ((3, 3, 7), (2, 7)), "after 4, 4 and 2 iterations"
+    assert np.array_equal(seen["V"], orthonormalise(seen["means"][-1], start_block(0, 7, 3))[:2])
     sines = [
         subspace_sine(
             FedPower(rank=2, iterations=40, period=p, noise=0.0, central_noise=0.0).run(
@@ -150,6 +156,9 @@ def test_the_calibrated_noise_has_the_claimed_epsilon(period: int, sizes: tuple[
     local = each * min(sizes) / math.sqrt(2)
     ledger = [total] * (6 // period) + [local] * (6 - 6 // period)
     assert account(ledger, 1e-5).exact == pytest.approx(0.8, rel=1e-3)
+    longer = PrivateFedPower(rank=2, iterations=7, period=3, epsilon=0.8, colluders=1)
+    assert len(longer.multipliers(sizes, 30)) == 7, "three announcements, and four local iterations"
+    assert longer.accounting(sizes, 30).exact == pytest.approx(0.8, rel=1e-4)
 
 
 def test_the_printed_theorems() -> None:
@@ -182,7 +191,8 @@ def test_the_sensitivity_of_theorem_1_holds_for_an_entry_and_not_for_a_record() 
 @pytest.mark.parametrize(
     ("factory", "parameters"),
     [
-        (FedPower, {"iterations": 5, "period": 4}),
+        (FedPower, {"rank": 3, "target": 4}),
+        (FedPower, {"target": 0}),
         (FedPower, {"noise": 0.1}),
         (FedPower, {"reference": "last"}),
         (FedPower, {"epsilon": 0.0}),
