@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from papers.data import adult, one_hot
 from papers.pem import SERVERS
 
 from benchmarks import data_folder
+from benchmarks.fastest import best
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse, Vetted
@@ -29,6 +31,13 @@ from ksdp.extras.pem.rounds import split
 
 def data(name: str) -> pd.DataFrame:
     return pd.read_parquet(data_folder() / name / "table.parquet")
+
+
+SAMPLERS = (Vetted(), Simulated(np.random.default_rng(0)))
+
+
+def _added(count: int, shares: np.ndarray) -> float:
+    return best(lambda: sum((shares for _ in range(count)), np.zeros(len(shares), dtype=np.uint64)), 1)
 
 
 def run_sparse() -> None:
@@ -46,22 +55,21 @@ def run_sparse() -> None:
 
 
 def run_cost() -> None:
-    """Seconds for a vector of 100,000 entries on each role, by number of hosts; and a whole run."""
-    print("\nCost of one vector of 100,000 entries seconds:")
-    entries = 100_000
-    vector = np.arange(entries)
-    start = time.perf_counter()
-    shares = split(vector, SERVERS)
-    print(f"  a host shares it: {time.perf_counter() - start:.4f}")
-    for hosts in (2, 100, 255):
-        start = time.perf_counter()
-        sum((shares[1] for _ in range(hosts)), np.zeros(entries, dtype=np.uint64))
-        print(f"  a server adds {hosts} of them: {time.perf_counter() - start:.4f}")
-    for sampler in (Vetted(), Simulated(np.random.default_rng(0))):
+    """Seconds of each role by dimensions and by vectors, what these take on a wire, and a whole run: Figure 3."""
+    print("\nFigure 3 (b), (c): seconds of one vector by its entries; computation against 1 Gbit/s")
+    print("  entries, a host shares it, a server adds 100, its noise discrete / fast, 100 vectors on the wire")
+    for sampler in SAMPLERS:
         sampler.draw(100.0, 10)
-        start = time.perf_counter()
-        sampler.draw(100.0, entries)
-        print(f"  a server draws the noise, {sampler.label}: {time.perf_counter() - start:.4f}")
+    for entries in (100, 1000, 10_000, 100_000):
+        shares = split(np.arange(entries), SERVERS)[1]
+        shared, added = best(partial(split, np.arange(entries), SERVERS)), _added(100, shares)
+        noises = [best(partial(sampler.draw, 100.0, entries), 1) for sampler in SAMPLERS]
+        wire = 100 * entries * 64 / 1e9
+        print(f"  {entries:>7,}: {shared:.5f}, {added:.5f}, {noises[0]:.4f} / {noises[1]:.5f}, {wire:.4f}")
+    print("Figure 3 (a): seconds of a server that adds vectors of 1,000 entries, and of these on the wire")
+    for clients in (100, 1000, 10_000):
+        took = _added(clients, split(np.arange(1000), SERVERS)[1])
+        print(f"  {clients:>6,} vectors: {took:.4f}, {clients * 1000 * 64 / 1e9:.3f}")
     rows = one_hot(data("nursery").iloc[:, :8])
     algorithm = PemKMeans(5, rows.shape[1], bound=8.0, fraction_bits=0)
     for clients in (100, 1000):

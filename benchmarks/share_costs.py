@@ -35,8 +35,8 @@ def run() -> None:
         "reciprocal": lambda shares: reciprocal(shares, positive),
     }
     for name, work in works.items():
-        _together(work)  # compiled, and keys are there
-        seconds, rounds, sent = _together(work)
+        together(work)  # compiled, and keys are there
+        seconds, rounds, sent = together(work)
         print(
             f"{name:25} {seconds / COMPUTING / NUMBERS * 1e6:6.2f} us and {sent / NUMBERS:6.0f} bytes a number, "
             f"{rounds} rounds",
@@ -45,7 +45,7 @@ def run() -> None:
     _product()
 
 
-def _together(work: Work) -> tuple[float, int, int]:
+def together(work: Work) -> tuple[float, int, int]:
     """CPU seconds of all three in this process, turns, and bytes that the first one sent."""
 
     async def over(runtime: Any) -> object:

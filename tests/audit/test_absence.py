@@ -120,11 +120,13 @@ def test_nothing_is_proved_of_entries_of_both_signs_or_of_releases_that_show_non
 def test_what_shows_absence() -> None:
     """Exact arrays alone; derived ones may carry the noise of what they are derived from."""
     basis, mean = Release("V", (2, 5), Terms("moments", "V", "m"), noise=EXACT), Release("m", (5,), noise=EXACT)
-    assert absence_shown([basis, Release("s", (5,), noise=EXACT)]) == "factor"
+    plain = replace(basis, terms=Terms("moments", "V"))
+    assert absence_shown([plain, Release("s", (5,), noise=EXACT)]) == "factor"
+    assert absence_shown([basis, Release("s", (5,), noise=EXACT)]) == "", "centred rows are not positive"
     assert absence_shown([basis, mean]) == "sum"
     assert absence_shown([replace(basis, noise=UNKNOWN), mean]) == "sum"
     assert absence_shown([replace(basis, noise=UNKNOWN), replace(mean, noise=UNKNOWN)]) == ""
-    assert absence_shown([replace(basis, derived_from=("blocks",))]) == ""
+    assert absence_shown([replace(plain, derived_from=("blocks",))]) == ""
     assert absence_shown([replace(basis, terms=Terms("moments", "W"))]) == ""
     assert absence_shown(make_mechanism("noisy", {"noise": 0.1}).releases(9)) == ""
     showing = {name: absence_shown(make_mechanism(name, {}).releases(40)) for name in mechanism_names()}

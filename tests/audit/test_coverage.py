@@ -344,6 +344,15 @@ def test_what_can_be_followed_clears_nobody_where_it_is_numbers_enough(corpus: C
     assert coverage_of(plan_of(corpus, {"name": "pd-nmf", "rank": 2})).unread == ()
 
 
+@pytest.mark.parametrize("opens", ["final", "every round"])
+def test_equations_that_a_hidden_mean_bends_clear_nobody(corpus: Corpus, opens: str) -> None:
+    own = {"name": "pd-pca", "rank": 2, "centre": "own", "opens": opens}
+    learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
+    (said,) = coverage_of(plan_of(corpus, own, **learnt)).unread
+    assert said.startswith("who was in, by following the run: `")
+    assert coverage_of(plan_of(corpus, own | {"centre": "all"}, **learnt)).unread == ()
+
+
 def test_too_few_exact_numbers_hide_who_was_in() -> None:
     plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Release("span", (9, 9000))]
     shapes = {"V": (2, 400), "block_sums": (3, 2, 400), "first_blocks": (4, 2, 400)}

@@ -60,7 +60,8 @@ def absence_shown(releases: Iterable[Release]) -> str:
     moments = [(a.name, a.terms) for a in every if a.terms and a.terms.form == "moments"]
     if {terms.centre for _, terms in moments} & exact:
         return "sum"
-    return "factor" if any(name in exact and terms.basis == name for name, terms in moments) else ""
+    own = (terms.basis == name and not terms.centre for name, terms in moments if name in exact)
+    return "factor" if any(own) else ""
 
 
 def absence_bounds(

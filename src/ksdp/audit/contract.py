@@ -56,7 +56,7 @@ class Terms:
     basis: str = ""
     """The release that holds the rows v, or the topics; a basis that names itself holds eigenvectors."""
     centre: str = ""
-    """The mean, which is subtracted from every document first."""
+    """The mean, which is subtracted from every document first: a release, or a name of what stays hidden."""
     gamma: float = 0.0
     """Regularisers of w for topics: `gamma` of its size, `delta` of its square."""
     delta: float = 0.0

@@ -11,7 +11,7 @@ from statistics import NormalDist
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
 from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.mechanisms.chance import undeclared
-from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
+from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, hidden_mean
 from ksdp.audit.mechanisms.recorded import is_own, own_parts
 from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.plan import Plan, reads, rounds_solved, unweighed
@@ -286,6 +286,8 @@ def coverage_of(plan: Plan) -> Coverage:
     trained = max((statistic.runs for statistic in of_all), default=0)
     who = may_be_in(plan)
     to_learn, sums = _to_learn(plan), _undeclared(plan)
+    if not sums and hidden_mean(mechanism):
+        sums = followed(exact_numbers(mechanism, plan.releases.recorded, seen), who)
     if not sums and not _solved(plan):
         sums = unsolved(mechanism, plan.releases.recorded, seen, who) + unblurred(_little_noise(plan), who)
     if not sums:

@@ -19,6 +19,7 @@ from ksdp.audit.absence import ProvedSensitive
 from ksdp.audit.contract import Mechanism, Release, traits_of
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.mechanisms.factorisation.pd_svd import hidden_mean
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.schema import ReleaseSchema
@@ -74,7 +75,7 @@ def unweighed(
 def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: int) -> bool:
     """Whether exact sums of rounds are among these arrays, and so many documents are solved for who was in."""
     exact = traits_of(mechanism).noise_free and any(array.early for array in arrays)
-    return exact and fits_dense_solver(documents)
+    return exact and fits_dense_solver(documents) and not hidden_mean(mechanism)
 
 
 # Of the design, what no run depends on.

@@ -77,7 +77,7 @@ WRONG: dict[str, dict[str, tuple[Any, ...]]] = {
         "sampler": ("numpy",),
     },
     "dp-nmf": {"contribution": (0.0,), "row_bound": (inf,), "epsilon": (0.0,)},
-    "fedpower": {"period": (3,), "noise": (0.1,), "reference": ("last",), "epsilon": (0.0,)},
+    "fedpower": {"target": (0, 9), "noise": (0.1,), "reference": ("last",), "epsilon": (0.0,)},
     "fedpower-utility": {"noise": (0.0,), "row_bound": (-1.0,)},
     "fedpower-private": {"unit": ("entry-printed", "row"), "clip": (0.0,)},
     "moments": {"advantage": (0.0, 1.0), "noise": (0.0,), "colluders": (0,), "shrink": (-1.0,)},

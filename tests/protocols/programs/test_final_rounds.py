@@ -73,6 +73,7 @@ def meddled(kind: str, told: Callable[[bytes], bytes]) -> str:
         (PDSVD(rank=3, opens="final"), 3, NAMES[:3]),
         (SigmaSVD(rank=3, opens="final"), 4, ("ada", "cyd", "dan")),
         (PDPCA(rank=1, opens="final"), 3, NAMES[:3]),
+        (PDPCA(rank=1, opens="final", centre="own"), 3, NAMES[:3]),
     ],
 )
 def test_everybody_learns_the_result_of_the_ideal_functionality(

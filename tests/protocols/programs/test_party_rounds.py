@@ -39,6 +39,7 @@ MECHANISMS = [
     PDNMF(rank=2, sweeps=10, weighted=True, beta=0.1, delta=0.1, start="pd-nmf-init"),
     SigmaSVD(rank=3, solver="power", iterations=60, tolerance=1e-6),
     PDPCA(rank=2, solver="power", iterations=60, tolerance=1e-6, reveal_sigma=True),
+    PDPCA(rank=2, solver="power", iterations=60, tolerance=1e-6, reveal_sigma=True, centre="own"),
 ]
 
 

@@ -97,6 +97,8 @@ NOT_CLAIMED = (
     "Whether somebody took part is tested; not what else could be learnt about them.",
     "What was not tried may leak: clear means clear under the statistics tried, unless a proof is named.",
     "Another corpus, other settings, a smaller party, a second run: each needs an audit of its own.",
+    "Hidden norms and runs that open their final output alone hold against one of the three parties that compute "
+    "on shares: any two of them see what is hidden.",
 )
 
 

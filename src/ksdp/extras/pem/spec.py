@@ -124,7 +124,7 @@ class AprioriSpec(Section, AprioriParameters, frozen=True):
     length: Number = 4
     """Most items of an itemset that is searched for."""
     keep: Number = 200_000
-    """Most itemsets of one length that are kept; those with the largest noisy counts."""
+    """Most itemsets of one length from 2 on, and candidates from 3 on; those with the largest noisy counts."""
 
     @property
     def iterations(self) -> int:

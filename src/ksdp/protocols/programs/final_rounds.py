@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, hidden_mean, rows_mean
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.party_side import PartyResult
@@ -240,7 +240,9 @@ def _vectors(
 ) -> Rounds[PartyResult]:
     public: Arrays = {}
     mean = None
-    if isinstance(terms.mechanism, PDPCA):
+    if hidden_mean(terms.mechanism):
+        mean = rows_mean([matrix])
+    elif isinstance(terms.mechanism, PDPCA):
         sums = yield from side.sum_of(_sums(matrix, terms.precision.bound))
         public |= yield from side.learn(
             None

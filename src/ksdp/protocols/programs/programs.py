@@ -36,7 +36,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     topics_from_parts,
 )
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, hidden_mean, rows_mean
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normalised,
     orthonormalise,
@@ -184,7 +184,9 @@ def svd_program(mechanism: PDSVD, matrix: sp.csr_array) -> PartyProgram:
     mechanism.releases(features)  # refuses a rank that is too large
     public = {}
     mean = None
-    if isinstance(mechanism, PDPCA):
+    if hidden_mean(mechanism):
+        mean = rows_mean([matrix])
+    elif isinstance(mechanism, PDPCA):
         sums = yield SecSum(np.append(np.asarray(matrix.sum(axis=0), dtype=np.float64), float(matrix.shape[0])))
         public["mean"] = mean = sums[:-1] / max(round(float(sums[-1])), 1)
     start = start_block(mechanism.start_seed, features, mechanism.rank)

@@ -185,7 +185,7 @@ def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
         return (
             "Hidden is one number, the length that all norms have in common: their ratios follow from what is "
             f"opened. Any two of {', '.join(computing)} that put together what they hold learn every party's "
-            "share of every normed sum."
+            "share of every normed sum. PD-ML-Lite's SPDZ would hold against all parties but one."
         )
     noisy, mechanism = isinstance(mechanism, Noisy), exact_part(mechanism)
     topics = isinstance(mechanism, PDNMF)

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.contract import Database, Mechanism, Observables
 from ksdp.audit.corpus.matrix import canonical, tf_idf, unit_rows
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.mechanisms.factorisation import pd_svd
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD, announced_span
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normed_sec_sum,
@@ -177,6 +178,31 @@ def test_a_coalition_sees_the_mean_of_the_others() -> None:
     assert np.array_equal(coalition["V"], alone["V"])
     only = PDPCA(rank=3).run(Database(parties, frozenset({1, 2})), RNG_PD_PCA)
     np.testing.assert_allclose(only["mean"], dense[:10].mean(axis=0), atol=1e-14)
+
+
+@pytest.mark.parametrize("cuts", [(), (20, 60)])
+@pytest.mark.parametrize("solver", ["limit", "power"])
+def test_own_means_are_subtracted_and_hidden(cuts: tuple[int, ...], solver: Literal["limit", "power"]) -> None:
+    """Against the eigenvectors of the parties' centred products, written out."""
+    dense = random_rows_of_pd_pca(120, 40, 3)
+    mechanism = PDPCA(rank=2, centre="own", reveal_sigma=True, solver=solver, iterations=3000, tolerance=1e-11)
+    seen = mechanism.run(Database(parties_of(dense, *cuts)), RNG_PD_PCA)
+    products = sum(np.cov(part.T, bias=True) * len(part) for part in np.split(dense, cuts))
+    values, vectors = np.linalg.eigh(products)
+    np.testing.assert_allclose(np.abs(seen["V"] @ vectors[:, :-3:-1]), np.eye(2), atol=1e-7)
+    np.testing.assert_allclose(seen["sigma"] ** 2, values[:-3:-1], rtol=1e-8)
+    assert {a.name: a.shape for a in recorded(mechanism, 40)} == {n: array.shape for n, array in seen.items()}
+    assert "mean" not in seen
+    block = start_block(0, 40, 2)
+    for announced, multiplied in zip(seen["block_sums"], seen["first_blocks"], strict=False):
+        np.testing.assert_allclose(announced, multiplied @ products, atol=1e-9)
+    np.testing.assert_allclose(seen["first_blocks"][0], orthonormalise(block, block), atol=1e-12)
+
+
+def test_own_means_of_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pd_svd, "OWN_ENTRIES", 100)
+    with pytest.raises(CorpusError, match='`centre` must be "all" where several parties have more than 100 entr'):
+        PDPCA(rank=2, centre="own").run(Database(parties_of(random_rows_of_pd_pca(12, 9, 0), 4)), RNG_PD_PCA)
 
 
 def blocks_of(matrix, start, rounds, mean=None):

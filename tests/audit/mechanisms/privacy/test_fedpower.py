@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block, subspace_sine
 from ksdp.audit.mechanisms.privacy.fedpower import (
     FedPower,
     UtilityFedPower,
@@ -43,6 +43,8 @@ def leading(database: Database, rank: int) -> np.ndarray:
         FedPower(rank=2, iterations=40, period=1, noise=0.0, central_noise=0.0, reference="first"),
         UtilityFedPower(rank=2, iterations=40, period=1, noise=1e-13),
         PrivateFedPower(rank=2, iterations=40, noise=1e-13, row_bound=100.0),
+        PrivateFedPower(rank=4, target=2, iterations=40, noise=1e-13, row_bound=100.0),
+        UtilityFedPower(rank=3, target=2, iterations=30, period=1, noise=1e-13),
         PrivateFedPower(rank=2, iterations=40, noise=1e-13, unit="entry-printed", entry_bound=9.0, clip=9.0),
     ],
     ids=lambda m: f"{m.name}-{getattr(m, 'unit', getattr(m, 'reference', ''))}",
@@ -52,6 +54,25 @@ def test_without_noise_it_is_the_leading_subspace(mechanism: FedPower) -> None:
     V = mechanism.run(data, np.random.default_rng(0))["V"]
     assert np.allclose(V @ V.T, np.eye(2))
     assert subspace_sine(V, leading(data, 2)) < 1e-9
+
+
+def test_local_iterations_between_unlike_devices_cost_accuracy() -> None:
+    """What FedPower's periods trade: fewer announcements, a biased limit."""
+    data = devices(rows=8)
+    uneven = FedPower(rank=3, target=2, iterations=10, period=4, noise=0.0, central_noise=0.0)
+    seen = uneven.run(data, np.random.default_rng(0))
+    assert (seen["means"].shape, seen["V"].shape) == ((3, 3, 7), (2, 7)), "after 4, 4 and 2 iterations"
+    assert np.array_equal(seen["V"], orthonormalise(seen["means"][-1], start_block(0, 7, 3))[:2])
+    sines = [
+        subspace_sine(
+            FedPower(rank=2, iterations=40, period=p, noise=0.0, central_noise=0.0).run(
+                data, np.random.default_rng(0)
+            )["V"],
+            leading(data, 2),
+        )
+        for p in (1, 4)
+    ]
+    assert sines[0] < 1e-6 < sines[1]
 
 
 @given(st.integers(0, 10_000))
@@ -112,6 +133,9 @@ def test_the_calibrated_noise_has_the_claimed_epsilon(period: int, sizes: tuple[
     local = each * min(sizes) / math.sqrt(2)
     ledger = [total] * (6 // period) + [local] * (6 - 6 // period)
     assert account(ledger, 1e-5).exact == pytest.approx(0.8, rel=1e-3)
+    longer = PrivateFedPower(rank=2, iterations=7, period=3, epsilon=0.8, colluders=1)
+    assert len(longer.multipliers(sizes, 30)) == 7, "three announcements, and four local iterations"
+    assert longer.accounting(sizes, 30).exact == pytest.approx(0.8, rel=1e-4)
 
 
 def test_the_printed_theorems() -> None:

@@ -63,7 +63,7 @@ def test_noise_around_a_mechanism_hides_none_of_its_filters(
         ("dp-nmf", {"rank": 2, "sweeps": 2, "epsilon": 30.0}, ("sums", "weights")),
         ("pem-kmeans", {"clusters": 2, "iterations": 2, "epsilon": 30.0}, ("sums", "counts")),
         ("pem-logistic", {"iterations": 2, "epsilon": 30.0}, ("gradients",)),
-        ("pem-apriori", {"epsilon": 30.0}, ("items", "pairs")),
+        ("pem-apriori", {"epsilon": 30.0}, ("items", "pairs", "longer")),
     ],
 )
 def test_the_variance_of_an_entry_is_that_of_both_noises(

@@ -168,10 +168,8 @@ def states(mechanism: PemMechanism, seen: Observables) -> list[PemState]:
         return [PemState(0, {"centres": now}, first.blocks) for now in seen["centres"]]
     if isinstance(mechanism, PEMLogistic):
         return [PemState(0, {"w": now}, first.blocks) for now in seen["weights"]]
-    items = np.flatnonzero(seen["T"][0] >= mechanism.support).astype(np.int16)  # type: ignore[attr-defined]
-    pairs = len(items) * (len(items) - 1) // 2
-    counted = PemState(1, {"items1": items[:, None]}, algorithm.block(2, pairs) and (algorithm.block(2, pairs),))  # type: ignore[attr-defined]
-    return [first, counted]
+    ran = mechanism.transcript(Database((records(),)), np.random.default_rng(0))
+    return [*ran.states[: len(ran.seen)]]
 
 
 def sent(mechanism: PemMechanism, state: PemState, record: sp.csr_array) -> list[np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -12,7 +12,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import EXACT, OPENS, Database, Guarantee, Observables, Release, Terms, Traits, measured
+from ksdp.audit.contract import (
+    EXACT,
+    OPENS,
+    Database,
+    Guarantee,
+    Mechanism,
+    Observables,
+    Release,
+    Terms,
+    Traits,
+    measured,
+)
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
@@ -199,7 +210,6 @@ class PDSVD:
     name: ClassVar[str] = "pd-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     version: ClassVar[int] = 1  # of the final output, too: what covers every round covers it
-    _centre_name: ClassVar[str] = ""
 
     rank: int = 7
     reveal_sigma: bool = False
@@ -269,7 +279,8 @@ class PDSVD:
         seen = dict(self.run(database, rng))
         if not self.rounds:
             return Observables(seen)
-        rows, mean = stack(database.parties), self._centre(database)
+        parts, mean = self._centred(database)
+        rows = stack(parts)
         start = start_block(self.start_seed, rows.shape[1], self.rank)
         done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
         first = first_basis(self.start_seed, rows.shape[1], self.rank)
@@ -293,15 +304,20 @@ class PDSVD:
     def _first(self, blocks: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.concatenate([first_basis(self.start_seed, blocks.shape[-1], self.rank)[None], blocks])
 
-    def _centre(self, database: Database) -> NDArray[np.float64] | None:
-        return None
+    @property
+    def _centre_name(self) -> str:
+        return ""
+
+    def _centred(self, database: Database) -> tuple[Sequence[sp.csr_array], Vector | None]:
+        """The parties' rows, and what is subtracted from all of them."""
+        return database.parties, None
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Decompose the rows of all parties; `rng` is not used, as the protocol draws nothing."""
-        return Observables(self._decompose(database, None))
+        return Observables(self._decompose(*self._centred(database)))
 
-    def _decompose(self, database: Database, mean: NDArray[np.float64] | None) -> dict[str, NDArray[np.float64]]:
-        parties, features = database.parties, database.parties[0].shape[1]
+    def _decompose(self, parties: Sequence[sp.csr_array], mean: Vector | None) -> dict[str, NDArray[np.float64]]:
+        features = parties[0].shape[1]
         smallest = min(sum(part.shape[0] for part in parties), features)
         if self.rank >= smallest:
             raise CorpusError(
@@ -360,38 +376,69 @@ class SigmaSVD(PDSVD):
     reveal_sigma: bool = field(default=True, init=False)
 
 
+OWN_ENTRIES = 2**27
+"""Most entries, zeros included, of the rows of several parties that subtract their own means."""
+
+
 @dataclass(frozen=True)
 class PDPCA(PDSVD):
-    """PD-PCA: PD-SVD (PD-ML-Lite, Algorithm 4) of X - 1 mean^T with the *global* mean, centred implicitly.
+    """PD-PCA: PD-SVD (PD-ML-Lite, Algorithm 4) of rows less a mean.
 
-    Not Algorithm 6 as printed: there each party subtracts its own mean, and the formula multiplies the *sum* of a
-    party's rows by n_m / n where the mean is meant. Here secure sums of columns and of row counts give the global
-    mean, and the result is the centralised PCA; the price is that ``mean`` is released. A coalition sees the mean
-    of the rows outside it. Explained variances are sigma^2 / (n - 1). All else is as in `PDSVD`, of the centred
-    rows.
+    With ``centre="all"`` it is the mean of all parties' rows, by secure sums of columns and of row counts: the
+    result is the centralised PCA, and ``mean`` is released. A coalition sees the mean of the rows outside it.
+    Explained variances are sigma^2 / (n - 1).
+
+    With ``centre="own"`` each party subtracts its own mean and nobody announces one: Algorithm 6, but for a slip
+    in its formula, which multiplies the *sum* of a party's rows by n_m / n where their mean is meant. What the
+    parties' means differ by adds nothing to V. A document is in its party's mean, too, so that equations in who is
+    in hold about, and nobody is clear where these would be enough (`hidden_mean`).
+
+    All else is as in `PDSVD`, of the centred rows.
     """
 
     name: ClassVar[str] = "pd-pca"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithm 6")
 
-    _centre_name: ClassVar[str] = "mean"
+    centre: Literal["all", "own"] = "all"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, "centre", ("all", "own"))
+
+    @property
+    def _centre_name(self) -> str:
+        return "mean" if self.centre == "all" else "own mean"
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """The mean, and those of `PDSVD`."""
-        return (_exact("mean", (features,), final=True), *super().releases(features))
+        """The mean, where it is that of all, and those of `PDSVD`."""
+        mean = (_exact("mean", (features,), final=True),) if self.centre == "all" else ()
+        return (*mean, *super().releases(features))
 
-    def _sums(self, database: Database) -> list[NDArray[np.float64]]:
-        return [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]
-
-    def _centre(self, database: Database) -> NDArray[np.float64]:
-        return sec_sum(self._sums(database)) / max(database.rows, 1)
+    def _centred(self, database: Database) -> tuple[Sequence[sp.csr_array], Vector | None]:
+        parts = database.parties
+        if self.centre == "all" or len(parts) == 1:
+            return parts, rows_mean(parts)
+        if database.rows * parts[0].shape[1] > OWN_ENTRIES:
+            raise CorpusError(
+                f'`centre` must be "all" where several parties have more than {OWN_ENTRIES:,} entries, zeros '
+                f"included; got {database.rows:,} rows of {parts[0].shape[1]:,}."
+            )
+        return [sp.csr_array(part.toarray() - rows_mean([part])) for part in parts], None
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Centre and decompose the rows of all parties; `rng` is not used, as the protocol draws nothing."""
-        sums, mean = self._sums(database), self._centre(database)
-        seen = mean
-        if database.coalition:
-            outside = database.outside
-            count = sum(database.parties[i].shape[0] for i in outside)
-            seen = sec_sum([sums[i] for i in outside]) / max(count, 1)
-        return Observables({"mean": seen, **self._decompose(database, mean)})
+        released = self._decompose(*self._centred(database))
+        if self.centre == "all":
+            released["mean"] = rows_mean([database.parties[i] for i in database.outside])
+        return Observables(released)
+
+
+def rows_mean(parts: Sequence[sp.csr_array]) -> Vector:
+    """The mean of some parties' rows, by sums in their order; zeros where there are none."""
+    sums = [np.asarray(part.sum(axis=0), dtype=np.float64) for part in parts]
+    return np.asarray(sec_sum(sums) / max(sum(part.shape[0] for part in parts), 1))
+
+
+def hidden_mean(mechanism: Mechanism | None) -> bool:
+    """Whether documents enter less a mean that is not released, so that equations in who is in hold about."""
+    return isinstance(mechanism, PDPCA) and mechanism.centre == "own"

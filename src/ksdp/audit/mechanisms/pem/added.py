@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,11 +49,18 @@ def added_to_gradients(algorithm: PemLogistic, weights: Floats, records: sp.csr_
     return FactoredContributions.plain(rows, off)
 
 
-def added_to_counts(algorithm: PemApriori, pairs: np.ndarray, records: sp.csr_array) -> FactoredContributions:
-    """1 at every item that the record holds, then at every pair, of those counted: shape (pairs, 2)."""
+def added_to_counts(
+    algorithm: PemApriori, counted: Sequence[NDArray[np.int64]], records: sp.csr_array
+) -> FactoredContributions:
+    """1 at every item that the record holds, then at every itemset of each table, shape (itemsets, length)."""
     items = sp.csc_array(algorithm.cut(records), dtype=np.float64)
-    both = items[:, pairs[:, 0]].multiply(items[:, pairs[:, 1]])
-    rows = sp.csr_array(sp.hstack([items, both], format="csr"))
+    parts = [items]
+    for table in counted:
+        part = items[:, table[:, 0]]
+        for column in table.T[1:]:
+            part = sp.csc_array(part.multiply(items[:, column]))
+        parts.append(part)
+    rows = sp.csr_array(sp.hstack(parts, format="csr"))
     rows.sort_indices()
     return FactoredContributions.plain(rows, np.ones((rows.shape[0], 1)))
 
@@ -132,8 +140,9 @@ def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
 
 
 def apriori_pair(mechanism: PemApriori, budget: Budget, servers: int) -> Pair:
-    """A record with two items, all there are, and one with none: both counts and the pair's change by one."""
-    (block,) = mechanism.init().blocks
+    """A record with all items that there are and one with none: all counts of all lengths change by one."""
+    blocks = (mechanism.block(length, 1) for length in range(1, mechanism.length + 1))
     room = max(1 - mechanism.support, 0.01)
-    others = np.ones((_enough(_spread(budget, block, servers) / room), mechanism.items))
+    spread = max(_spread(budget, block, servers) for block in blocks)
+    others = np.ones((_enough(spread / room), mechanism.items))
     return _pair(np.ones(mechanism.items), np.zeros(mechanism.items), sp.csr_array(others))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -71,8 +72,9 @@ class PemApriori:
 
     A record of at most `longest` items holds at most C(longest, k) itemsets of length k, so replacing it changes
     at most L_k = min(2 C(longest, k), candidates) counts by one. Longer records are cut to their first `longest`
-    items. `support` is a part of the records, in (0, 1]; `length` that of the longest itemsets. Of more than
-    `keep` itemsets of one length those with the largest noisy counts are kept: noise must not fill the memory.
+    items. `support` is a part of the records, in (0, 1]; `length` that of the longest itemsets. Pairs and longer
+    ones with the largest noisy counts are kept, at most `keep` of one length, and as many as make at most `keep`
+    candidates of the next: noise must not fill the memory.
     """
 
     name: ClassVar[str] = "Apriori"
@@ -133,9 +135,17 @@ class PemApriori:
         length = state.iteration + 1
         counts = total.values[0] / total.sampling
         places = np.flatnonzero(counts >= self.support * total.rows)
-        if len(places) > self.keep:
-            places = np.sort(places[np.argsort(-counts[places], kind="stable")[: self.keep]])
-        frequent = self.candidates_of(state)[places]
+        counted = self.candidates_of(state)
+        if length > 1:
+            places = places[np.argsort(-counts[places], kind="stable")[: self.keep]]
+
+            def following(kept: int) -> int:
+                return len(candidates(counted[np.sort(places[:kept])], self.items))
+
+            if length < self.length and following(len(places)) > self.keep:
+                places = places[: bisect_right(range(len(places)), self.keep, key=following) - 1]
+            places = np.sort(places)
+        frequent = counted[places]
         arrays: dict[str, NDArray[Any]] = {**state.arrays}
         arrays |= {f"items{length}": frequent, f"counts{length}": counts[places]}
         after = len(candidates(frequent, self.items)) if length < self.length else 0

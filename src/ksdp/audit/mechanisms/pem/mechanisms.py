@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -451,23 +451,26 @@ class PEMLogistic(LogisticParameters, PemMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class PEMApriori(AprioriParameters, PemMechanism):
-    """PEM's Apriori for single items and pairs.
+    """PEM's Apriori for itemsets of at most `length` items.
 
     Releases ``items`` (features,), their noisy counts; ``pairs`` (features, features), those of the candidate
     pairs, above the diagonal, 0 elsewhere; and ``T`` (1, features), the items' counts as parts of the records. How
-    many longer candidates there are depends on the data; a schema is fixed before any run, so they are left out.
+    many longer candidates there are depends on the data; of each length ``itemsets`` has their items, counted from
+    1, in `keep` rows of which some are 0, and ``longer`` their noisy counts.
     """
 
     name: ClassVar[str] = "pem-apriori"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     longest: Number = 20
     support: float = 0.01
+    length: Number = 4
+    keep: Number = 1000
 
     @property
     def rounds(self) -> int:
         """Iterations that epsilon is split over."""
-        return 2
+        return min(self.length, self.longest)
 
     @property
     def _least_features(self) -> int:
@@ -475,44 +478,70 @@ class PEMApriori(AprioriParameters, PemMechanism):
 
     def algorithm(self, features: int) -> PemApriori:
         """The three functions."""
-        return PemApriori(features, min(self.longest, features), self.support, length=2)
+        longest = min(self.longest, features)
+        return PemApriori(features, longest, self.support, min(self.length, longest), self.keep)
 
     def neighbours(self) -> tuple[Database, Database]:
-        """All items or none, of two: every count changes, and the pair's as well."""
-        return apriori_pair(self.algorithm(2), self.budget(), self.servers)
+        """All items or none, of as many as make one longest itemset: every count changes."""
+        return apriori_pair(self.algorithm(max(self.rounds, 2)), self.budget(), self.servers)
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """Counts of items and of pairs, and the items' shares."""
-        return (
+        """Counts of items, of pairs and of longer itemsets, and the items' shares."""
+        arrays = [
             self.summed_release("items", (features,)),
-            self.summed_release("pairs", (features, features), "T"),
             Release("T", (1, features), noise=NOISE, derived_from=("items",)),
-        )
+        ]
+        lengths = min(self.rounds, features)
+        if lengths > 1:
+            arrays.insert(1, self.summed_release("pairs", (features, features), "T"))
+        if lengths > 2:
+            shape = (lengths - 2, self.keep)
+            arrays.append(self.summed_release("longer", shape, "itemsets"))
+            arrays.append(Release("itemsets", (*shape, lengths), noise=NOISE, derived_from=("pairs", "longer")))
+        return tuple(arrays)
 
     def arrays(self, run: PemRun) -> dict[str, Array]:
-        """Counts of items and of pairs, and the items' shares."""
-        items = run.seen[0].values[0]
-        pairs = np.zeros((len(items), len(items)))
-        if len(run.seen) > 1:
-            places = self.algorithm(len(items)).candidates_of(run.states[1]).astype(np.int64)
-            pairs[tuple(places.T)] = run.seen[1].values[0]
-        shares = np.maximum(run.totals[0].values[0], 0.0) / max(run.totals[0].rows, 1)
-        return {"items": items, "pairs": pairs, "T": shares[None]}
+        """Counts of items, of pairs and of longer itemsets, and the items' shares."""
+        seen: dict[str, Array] = {"items": run.seen[0].values[0]}
+        features = len(seen["items"])
+        algorithm = self.algorithm(features)
+        seen["T"] = np.maximum(run.totals[0].values[0], 0.0)[None] / max(run.totals[0].rows, 1)
+        if algorithm.length > 1:
+            seen["pairs"] = np.zeros((features, features))
+        if algorithm.length > 2:
+            seen["longer"] = np.zeros((algorithm.length - 2, self.keep))
+            seen["itemsets"] = np.zeros((algorithm.length - 2, self.keep, algorithm.length))
+        for before, state, total in zip(range(len(run.seen)), run.states, run.seen, strict=False):
+            places = algorithm.candidates_of(state).astype(np.int64)
+            if before == 1:
+                seen["pairs"][tuple(places.T)] = total.values[0]
+            elif before > 1:
+                seen["longer"][before - 2, : len(places)] = total.values[0]
+                seen["itemsets"][before - 2, : len(places), : before + 1] = places + 1
+        return seen
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """Return the equations of the counts of all items, then of the counted pairs."""
-        items, counted = announced(observables, "items"), self._counted(observables)
+        """Return the equations of the counts of all items, then of the counted pairs and longer itemsets."""
+        items, counted = announced(observables, "items"), []
         algorithm = self.algorithm(len(items))
         parts = [(items, algorithm.init().blocks[0], added("items", items))]
-        if len(counted):
-            pairs = announced(observables, "pairs")[tuple(counted.T)]
-            parts.append((pairs, algorithm.block(2, len(counted)), added("pairs", pairs)))
+        for name, of in self._counted(observables, algorithm):
+            counts = announced(observables, name)
+            counts = counts[tuple(of.T)] if name == "pairs" else counts[of.shape[1] - 3, : len(of)]
+            if len(of):
+                parts.append((counts, algorithm.block(of.shape[1], len(of)), added(name, counts)))
+                counted.append(of)
         return lambda records: added_to_counts(algorithm, counted, records), self.equations(parts, pool.share)
 
-    def _counted(self, observables: Observables) -> NDArray[np.int64]:
-        shares = announced(observables, "T")[0]
-        lowest = self.support * self.sampling * (1 - 1e-6)  # stored in single precision
-        frequent = np.flatnonzero(shares >= lowest).astype(np.int16)[:, None]
-        return candidates(frequent, len(shares)).astype(np.int64)
+    def _counted(self, observables: Observables, algorithm: PemApriori) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """The itemsets that were counted, of each length from 2, beside the release of their counts."""
+        if algorithm.length > 1:
+            shares = announced(observables, "T")[0]
+            lowest = self.support * self.sampling * (1 - 1e-6)  # stored in single precision
+            frequent = np.flatnonzero(shares >= lowest).astype(np.int16)[:, None]
+            yield "pairs", candidates(frequent, len(shares)).astype(np.int64)
+        for length in range(3, algorithm.length + 1):
+            table = announced(observables, "itemsets")[length - 3, :, :length]
+            yield "longer", np.rint(table[table[:, 0] > 0]).astype(np.int64) - 1

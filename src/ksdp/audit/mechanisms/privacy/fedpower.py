@@ -35,23 +35,33 @@ SENT = ("means", "uploads")
 class PeriodicPower(NoisyPower):
     """Common part of the forms of FedPower: iterations of which every `period`-th announces something.
 
-    As printed, FedPower averages the devices' bases at the end where the last iteration announced nothing: a sum
-    without noise, whatever was added before. So `iterations` must be a multiple of `period`.
+    So does the last, after fewer local iterations where `period` does not divide `iterations`. As printed,
+    FedPower averages the devices' bases in the end there: a sum without noise, whatever was added before.
     """
 
     iterations: int = 20
     period: int = 4
+    target: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, period=1)
-        if self.iterations % self.period:
-            raise SpecError(f"`iterations` must be a multiple of `period` ({self.period}); got {self.iterations}.")
+        if not 1 <= self.kept <= self.rank:
+            raise SpecError(f"`target` must be from 1 to `rank` ({self.rank}); got {self.target}.")
 
     @property
     def rounds(self) -> int:
         """Announcements."""
-        return self.iterations // self.period
+        return -(-self.iterations // self.period)
+
+    @property
+    def kept(self) -> int:
+        """Vectors of the last basis that are released."""
+        return self.rank if self.target is None else self.target
+
+    def announces(self, step: int) -> bool:
+        """Whether an iteration, counted from 1, ends in an announcement."""
+        return step % self.period == 0 or step == self.iterations
 
     @property
     def summed(self) -> bool:
@@ -126,7 +136,7 @@ class FedPower(PeriodicPower):
 
     Parameters
     ----------
-    rank, iterations, period : k = r, T and p; T a multiple of p
+    rank, target, iterations, period : r, k (r unless given), T and p
     epsilon, delta : from which sigma and sigma' follow (`fedpower_deviations`)
     noise, central_noise : sigma and sigma' themselves, in their place
     reference : {"common", "first"}; what blocks are turned towards: the last basis that all know, or (as Guo et
@@ -174,7 +184,7 @@ class FedPower(PeriodicPower):
         """The last basis; where every round is opened also what devices and the server send."""
         check_rank(self.rank, features)
         each, noise = (self.rounds, self.rank, features), Noise("normal", "each party")
-        last = Release("V", each[1:], noise=noise, final=True, alignment="signs")
+        last = Release("V", (self.kept, features), noise=noise, final=True, alignment="signs")
         if self.opens == "final":
             return (last,)
         sums = Terms("moments", equations=self.as_equations, depends_on=("means",))
@@ -210,7 +220,7 @@ class FedPower(PeriodicPower):
         block = common = start
         for step in range(1, self.iterations + 1):
             product = moments_times(matrix, block)
-            if step % self.period:
+            if not self.announces(step):
                 block = orthonormalise(product, start)
                 continue
             reference = common if self.reference == "common" else (yield Broadcast(block))
@@ -221,7 +231,7 @@ class FedPower(PeriodicPower):
                 beside=np.array([np.abs(turn @ block).max()]),
                 after=lambda mean: orthonormalise(mean, start),
             )
-        return PartyResult({"V": common})
+        return PartyResult({"V": common[: self.kept]})
 
     def collected(
         self, uploads: Sequence[Matrix], beside: Sequence[Matrix], sizes: Sequence[int]
@@ -290,7 +300,7 @@ class UtilityFedPower(PeriodicPower):
 
     Parameters
     ----------
-    rank, iterations, period : k = r, T and p; T a multiple of p
+    rank, target, iterations, period : r, k (r unless given), T and p
     noise : sigma
     row_bound : rows are clipped to this norm; as printed they are not
     """
@@ -352,14 +362,14 @@ class UtilityFedPower(PeriodicPower):
         block = common = first_basis(self.start_seed, matrix.shape[1], self.rank)
         for step in range(1, self.iterations + 1):
             product = moments_times(matrix, block)
-            if step % self.period:
+            if not self.announces(step):
                 block = orthonormalise(product, start)
                 continue
             share = matrix.shape[0] / rows * (aligned(block, common) @ product)
             block = common = yield OneNoiseSum(
                 share, self.noise / parties, after=lambda total: orthonormalise(total, start)
             )
-        return PartyResult({"V": common})
+        return PartyResult({"V": common[: self.kept]})
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""

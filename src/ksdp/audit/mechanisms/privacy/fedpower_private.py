@@ -56,7 +56,7 @@ class PrivateFedPower(PeriodicPower):
 
     Parameters
     ----------
-    rank, iterations, period : k = r, T and p; T a multiple of p
+    rank, target, iterations, period : r, k (r unless given), T and p
     epsilon, delta : of all announcements together; with `noise` given, `epsilon` is not used
     noise : sigma
     distributed : scale the devices' noise by their number; needs the secure sum
@@ -186,13 +186,13 @@ class PrivateFedPower(PeriodicPower):
         weight = size / sum(sizes)
         for step in range(1, self.iterations + 1):
             product = moments_times(matrix, block) if by_record else np.asarray((matrix @ block.T).T)
-            if step % self.period:
+            if not self.announces(step):
                 block = self._orth((yield LocalNoise(product, each)), start)
             else:
                 block = yield NoisySum(
                     weight * product, weight * each, after=lambda total: self._orth(total, start)
                 )
-        return PartyResult({"V": block})
+        return PartyResult({"V": block[: self.kept]})
 
     def _orth(self, block: Matrix, start: Matrix) -> Matrix:
         out = orthonormalise(block, start)

@@ -39,6 +39,11 @@ class NoisyPower(GaussianBasis):
         return self.iterations
 
     @property
+    def kept(self) -> int:
+        """Vectors of the last basis that are released."""
+        return self.rank
+
+    @property
     def summed(self) -> bool:
         """Whether what is announced are sums of what each document adds, given what was announced before."""
         return True
@@ -52,7 +57,7 @@ class NoisyPower(GaussianBasis):
         """The last basis, and every sum where every round is opened."""
         check_rank(self.rank, features)
         wide, noise = (self.rank, features), Noise("normal", self.noise_by)
-        last = Release("V", wide, noise=noise, final=True, alignment="signs")
+        last = Release("V", (self.kept, features), noise=noise, final=True, alignment="signs")
         if self.opens == OPENS[1]:
             return (last,)
         terms = Terms("moments", equations=self.as_equations) if self.summed else None

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ksdp.audit.contract import Database, Observables, traits_of
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.factorisation.pd_svd import hidden_mean
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
@@ -405,7 +406,9 @@ class FirstOrderBasis:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
         basis = announced(observables, "V")
-        picture = expected(documents.source_pool, len(basis), has_mean(observables))
+        pool = documents.source_pool
+        centred = has_mean(observables) or hidden_mean(own_mechanism(pool.mechanism))
+        picture = expected(pool, len(basis), centred)
         if picture is None:
             return np.zeros(len(documents))
         _, filtered, weights = _matched(observables, documents, basis, picture)

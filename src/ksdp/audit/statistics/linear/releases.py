@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Mechanism, Observables, Release, Terms, traits_of
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
+from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, hidden_mean, numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistic import Documents, Pool, Statistic, sentence_of
@@ -104,7 +104,8 @@ class _Solved(ABC):
             mean = wide.mean(axis=1, keepdims=True)
             squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
         noise = np.mean(squares, axis=0)
-        return noise if self.worth(terms(pool.drawn), noise, pool.share) else None
+        hidden = hidden_mean(own_mechanism(pool.mechanism))
+        return noise if hidden or self.worth(terms(pool.drawn), noise, pool.share) else None
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there is no system."""
@@ -192,10 +193,8 @@ class LinearBlocks(_Solved):
         # With noise three: it also blurs what the later ones are products with.
         done = _enough(pool, blocks[0].size, done) if is_exact(pool) else min(done, EARLY)
         blocks = blocks[: 1 + done]
-        mean, last = None, np.zeros(0)
-        if "mean" in observables:
-            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
-            last = np.zeros(len(mean))
+        mean = subtracted_mean(observables, pool)
+        last = np.zeros(0 if mean is None else len(mean))
         parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
         sums = announced(observables, "block_sums")[:done] if known_sums else None
         exact, units, lengths = is_exact(pool), None, np.zeros(0)
@@ -254,8 +253,8 @@ def _added(pool: Pool, arrays: dict[str, Floats]) -> Floats:
 
 
 def is_exact(pool: Pool) -> bool:
-    """Whether what is announced is known to be exact: then documents are ruled out."""
-    return traits_of(pool.mechanism).noise_free
+    """Whether equations in who is in are known to hold exactly: then documents are ruled out."""
+    return traits_of(pool.mechanism).noise_free and not hidden_mean(pool.mechanism)
 
 
 def _enough(pool: Pool, numbers: int, done: int) -> int:
@@ -263,6 +262,15 @@ def _enough(pool: Pool, numbers: int, done: int) -> int:
     # Exact sums of one round say as much as those of three (17,706 mails, PD-NMF: 0.899, 0.897), in half the time.
     documents = pool.drawn.shape[0] + (0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0])
     return min(done, max(1 if is_exact(pool) else EARLY, math.ceil(MORE * int(documents) / numbers)))
+
+
+def subtracted_mean(observables: Observables, pool: Pool) -> Floats | None:
+    """What documents enter less: the released mean, or what is expected of a hidden one; None without."""
+    if "mean" in observables:
+        return mean_of_all(announced(observables, "mean").ravel(), pool)
+    if not hidden_mean(own_mechanism(pool.mechanism)):
+        return None
+    return pool.derive("expected mean", lambda: np.asarray(pool.drawn.mean(axis=0)).ravel())
 
 
 def mean_of_all(mean: Floats, pool: Pool) -> Floats:
@@ -392,9 +400,7 @@ class LinearBasis(_Solved):
         V = np.ascontiguousarray(announced(observables, "V"))
         if pool.mechanism is None or not _enough_for_all(numbers_of_basis(*V.shape), _who_may(pool)):
             return None
-        exact, mean = _converged(pool), None
-        if "mean" in observables:
-            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
+        exact, mean = _converged(pool), subtracted_mean(observables, pool)
         sigma = announced(observables, "sigma").ravel() if "sigma" in observables else None
 
         def terms(rows: sp.csr_array) -> FactoredContributions:
