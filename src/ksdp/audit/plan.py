@@ -48,10 +48,7 @@ class PlannedStatistics:
 
 
 def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
-    """Names of the announced arrays that a statistic reads, where these are to be seen.
-
-    All that it `needs`, the first one there is of `needs_any`, and what it says that it `reads` where it is there.
-    """
+    """Names of the announced arrays that a statistic reads, where these are to be seen."""
     names = tuple(seen)
     more = statistic_traits(statistic)
     wanted = {*statistic.needs, *more.reads, *[name for name in more.needs_any if name in names][:1]}
@@ -61,10 +58,7 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
 def unweighed(
     announced: Iterable[Release], seen: Iterable[str], statistics: Iterable[Statistic]
 ) -> tuple[Release, ...]:
-    """Arrays, those aside that everybody works out from others, of which no statistic weighs every number.
-
-    One number is read whole by whatever reads it.
-    """
+    """Arrays, those aside that everybody works out from others, of which no statistic weighs every number."""
     names = tuple(seen)
     weighing = (statistic for statistic in statistics if statistic_traits(statistic).weighs)
     weighed = {name for statistic in weighing for name in reads(statistic, names)}
@@ -232,10 +226,7 @@ class Plan:
         return kept_without(self.design.seed, block, numbers, population, self.block_runs, self.reading)
 
     def narrowed(self, stage: Stage) -> Plan:
-        """The plan of one stage.
-
-        Documents leave the tables in the shared design only: in the others, who is a target decides who is drawn.
-        """
+        """The plan of one stage."""
         fewer = {"audited": stage.rows} if isinstance(self.design, Shared) else {}
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
         reading = RunSubsampling(self.fresh_every) if stage.name == FRESH else self.reading
@@ -264,12 +255,7 @@ class Plan:
 
     @cached_property
     def precision(self) -> str:
-        """Precision of observables: `store.precision`, or double where single would hide who was in.
-
-        Double is taken where exact sums of rounds are solved for who was in. Each further round adds a little in
-        digits that single precision rounds away and the wire, in multiples of 2^-31, keeps: D is up to 0.09
-        larger, for ratings 0.24. For a final output, and for more documents, D is the same (decision 5).
-        """
+        """Precision of observables: `store.precision`, or double where single would hide who was in."""
         documents = int(self.units.sizes[self.holdings.victim].sum())
         return (
             "float64"
@@ -290,10 +276,7 @@ class Plan:
 
     @cached_property
     def runs_identity(self) -> dict[str, Any]:
-        """Everything a run's observables depend on: the key of its blocks.
-
-        Audits that differ in the rest, and in the shared design in who is named, share blocks on purpose.
-        """
+        """Everything a run's observables depend on: the key of its blocks."""
         # Who is audited decides what is drawn in the balanced design, and lanes are numbered by it in the literal.
         free = {"documents"} if self.spec.design.kind == "shared" else set()
         design = self.spec.design.model_dump(mode="json", exclude=_NO_MATTER | free)
@@ -333,11 +316,7 @@ _HELD_BYTES = 512 * 2**20
 
 
 def reads_one_document(statistics: Sequence[Statistic]) -> bool:
-    """Whether no value can depend on which documents are measured beside it: that of the package's own statistics.
-
-    Those of others may look at who else is measured, and so may one of ours that is made of theirs: a function
-    that `ksdp.audit` was handed, or another package's statistic in one of several runs.
-    """
+    """Whether no value can depend on which documents are measured beside it: only our statistics promise that."""
     return all(map(_ours, statistics))
 
 
@@ -353,11 +332,7 @@ def _ours(part: Any) -> bool:
 
 
 def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
-    """Return the place of each document's column among the statistics, if no other need be measured of it.
-
-    None where one statistic is all there is, and where documents cannot be measured apart: those of designs that
-    draw for them, groups, and under statistics of others.
-    """
+    """Return the place of each document's column among the statistics, if no other need be measured of it."""
     apart = isinstance(plan.design, Shared) and plan.units.order is None and reads_one_document(plan.statistics)
     if not apart or len(statistics) < 2 or set(columns) - set(statistics):
         return None
@@ -376,10 +351,7 @@ def bytes_a_document(plan: Plan) -> float:
 
 
 def keeps_values(plan: Plan) -> bool:
-    """Whether the values of an audit stay in the store when it is finished.
-
-    Those of designs that draw for the documents they name always do: their documents cannot be measured apart.
-    """
+    """Whether the values of an audit stay in the store when it is finished."""
     policy = plan.spec.store.values
     if policy == "all" or not isinstance(plan.design, Shared) or not reads_one_document(plan.statistics):
         return True

@@ -472,16 +472,7 @@ def wanted_factor(runs: ArrayLike, runs_to_decide: ArrayLike) -> float:
 
 
 def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs: int | None = None) -> Spec:
-    """The spec of the audit that looks again.
-
-    The shared design continues the same sequence of runs, so all that was run is used again and every document
-    gains: nobody is chosen. The others, whose runs belong to the documents they name, audit those that were asked
-    for alone. Those were chosen by what was seen of them, and what was seen must not count twice: they get runs of
-    a seed of their own, and no others.
-
-    The level is halved: looking again because of what was seen is a second look, and the levels of a first look
-    and all that may follow it add up to less than twice the first.
-    """
+    """The spec of the audit that looks again."""
     before = spec.design.with_runs
     more = math.ceil(before * factor) if with_runs is None else with_runs
     if more <= before:

@@ -154,13 +154,7 @@ MEMORY = "memory"
 
 
 def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
-    """Read, check and weigh a corpus.
-
-    `format = "auto"` goes by the name of the file (`demo`; `.npz`, `.mtx`: counts; `docword*.txt`: docword), then
-    by the keys given (`text`: text; `columns`: table), then by the columns there are (user, item and rating:
-    ratings; else table). Columns keep the file's order; rows that end without features are kept out and listed in
-    `Corpus.left_out`. Inverse document frequencies count all rows of the file.
-    """
+    """Read, check and weigh a corpus."""
     if spec.path == MEMORY:
         raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
     return corpus_of(find_source(spec, base), nonnegative=nonnegative)
@@ -221,11 +215,7 @@ def left_names(here: CorpusSpec) -> tuple[str, ...]:
 
 
 def rows_hash(spec: CorpusSpec, base: Path) -> str:
-    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns.
-
-    Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
-    text becomes terms.
-    """
+    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns."""
     here, _copies = fetched(spec, base, COLUMN_FILES)
     if here.missing == "median":
         raise SpecError("`corpus.missing` median is of one file: fill the numbers before a run among parties.")

@@ -80,13 +80,7 @@ def gain_rows(
     listed: Collection[str] | None = None,
     weigh: Callable[[CorpusSpec], Corpus] | None = None,
 ) -> GainRows:
-    """Documents that have features both with and without a spec's levers.
-
-    Where ids are `listed`, only these documents may enter a run. `weigh` has the rows of a corpus section already.
-
-    Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
-    idf in the place of a public one's columns that are not in the reference.
-    """
+    """Documents that have features both with and without a spec's levers."""
     source = source.under(spec.corpus)
     file = source.file
     weigh = weigh or (lambda of: weighed_corpus(source.under(of), nonnegative=nonnegative))

@@ -366,10 +366,7 @@ def spread(
     attempt: int = 0,
     stopped: threading.Event | None = None,
 ) -> list[Any]:
-    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives.
-
-    A later `attempt` computes again what an earlier one has. KeyboardInterrupt once it is `stopped`.
-    """
+    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives."""
     results: dict[int, Any] = {}
     losses, name = 0, str(attempt)
     while len(results) < len(arguments):

@@ -135,10 +135,7 @@ def gain_scores(
     baselines: bool = True,
     owners: bool = True,
 ) -> Iterator[Score]:
-    """Every learner's scores, split by split.
-
-    Without `baselines` those of the run alone, in the same splits; without `owners` on all documents alone.
-    """
+    """Every learner's scores, split by split."""
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
     rank = traits_of(mechanism).rank or 1
     for number in range(asked.splits or usual_splits(rows.judge.nnz)):

@@ -110,11 +110,7 @@ def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
 
 
 def meant(wrong: str, known: Iterable[str]) -> str:
-    """A question for the name that is nearest to a wrong one, with a space behind it; empty where none is near.
-
-    >>> meant("rnak", ["rank", "solver"])
-    'did you mean `rank`? '
-    """
+    """A question for the name that is nearest to a wrong one, with a space behind it; empty where none is near."""
     close = get_close_matches(wrong, known, n=1)
     return f"did you mean `{close[0]}`? " if close else ""
 
@@ -590,10 +586,7 @@ class Spec(Section, frozen=True):
         return self
 
     def tables(self) -> dict[str, Any]:
-        """The sections by name, as `parse_spec` takes them: what `model_dump` gives, and who computes it.
-
-        No store keeps `[cluster]`, and no number depends on it; a spec that is made from this one keeps it.
-        """
+        """The sections by name, as `parse_spec` takes them: what `model_dump` gives, and who computes it."""
         cluster = None if self.cluster is None else self.cluster.model_dump(mode="json", by_alias=True)
         return self.model_dump(mode="json") | {"cluster": cluster}
 

@@ -64,10 +64,7 @@ def knows_all_others(largest_distance: float | None) -> float:
 
 
 def certified_bound(advantages: Floats, level: float, documents: int) -> Floats:
-    """Upper bounds of the mean advantage of each document's pairs, shape (n_documents,).
-
-    All of them hold together, at every number of pairs, with probability at least 1 - level.
-    """
+    """Upper bounds of the mean advantage of each document's pairs, shape (n_documents,)."""
     values = np.asarray(advantages, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 1:
         raise ValueError(f"`advantages` must have a pair of each document at least; got shape {values.shape}.")

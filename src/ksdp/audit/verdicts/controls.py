@@ -83,10 +83,7 @@ def canary_values(handed: Bits, seed: int, lane: int, run: int) -> NDArray[np.fl
 
 
 def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequence[float]) -> Canaries:
-    """Decide the canaries of each look by the audit's own rule: none may be clear.
-
-    Every one must be detected, and called sensitive, where the arms are large enough for that.
-    """
+    """Decide the canaries of each look by the audit's own rule: none may be clear."""
     count, sensitive, missed, smallest, distance = 0, 0, 0, 1.0, 0
     for tests, level in zip(looks, levels, strict=True):
         known = ~np.isnan(tests.distance[:, 0])

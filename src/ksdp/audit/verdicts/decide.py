@@ -130,11 +130,7 @@ def decide(
 def flagged_by(
     tested: ArmTests, rule: DecisionSpec, level: float, among: int, *, above: bool = False
 ) -> NDArray[np.bool_]:
-    """Return the documents of which these columns alone would have detected a leak, or one above the margin.
-
-    Bonferroni over the columns; shape (n_documents,). Above the margin: by the audit's own runs alone, at the
-    whole level.
-    """
+    """Return the documents of which these columns alone would have detected a leak, or one above the margin."""
     p = log10_above(tested, rule) if above else tested.log10_p
     return np.asarray(adjusted_among(bonferroni(p), rule, among) <= math.log10(level))
 

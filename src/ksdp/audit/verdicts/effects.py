@@ -108,11 +108,7 @@ def epsilon_lower_bound(
 def tpr_at_fpr(
     with_values: NDArray[np.floating], without_values: NDArray[np.floating], fpr: float, confidence: float = 0.95
 ) -> TprAtFpr | None:
-    """How often an attack with at most this share of false alarms is right, with bounds.
-
-    Both tails are tried; the error is split between them beforehand, and in each between the false positive rate
-    (one bound) and the true positive rate (two), so that the stronger tail may be picked.
-    """
+    """How often an attack with at most this share of false alarms is right, with bounds."""
     inside, free = _arm("with_values", with_values), _arm("without_values", without_values)
     _check(confidence)
     if not 0 < fpr < 1:
@@ -289,10 +285,7 @@ def spread_differs(arms: NDArray[np.float64]) -> bool:
 
 
 def refutable_factor(epsilon: float, delta: float, runs: int, confidence: float) -> float | None:
-    """The largest share of the noise that is refuted nine times in ten; None where there is none.
-
-    For a claim that is exact: the epsilon at this delta of the Gaussian noise that is claimed.
-    """
+    """The largest share of the noise that is refuted nine times in ten; None where there is none."""
     import dp_accounting
     from scipy.optimize import brentq
     from scipy.stats import norm
@@ -457,12 +450,7 @@ def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
 
 
 def held_out_advantage(values: Floats, held: Bits) -> float:
-    """The advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged.
-
-    Of values (statistics, runs) and the runs that held the document, bool. Runs are independent, so that every
-    second one of each arm is a fair half. In [-1, 1], below 0 by chance alone; NaN where an arm has fewer than two
-    runs.
-    """
+    """The advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged."""
     if min(held.sum(), (~held).sum()) < 2:
         return float("nan")
     first = np.zeros(len(held), dtype=bool)

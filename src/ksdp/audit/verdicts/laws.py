@@ -240,10 +240,7 @@ def log10_p(h: Ints, n_with: Ints, n_without: Ints) -> Floats:
 
 
 def smallest_log10_p(n_with: int, n_without: int) -> float:
-    """The smallest log10 p that arms of these sizes can give: 2 / C(n_with + n_without, n_with).
-
-    An audit whose correction asks for less cannot find anything.
-    """
+    """The smallest log10 p that arms of these sizes can give: 2 / C(n_with + n_without, n_with)."""
     log_paths = math.lgamma(n_with + n_without + 1) - math.lgamma(n_with + 1) - math.lgamma(n_without + 1)
     return min(0.0, (math.log(2.0) - log_paths) / math.log(10.0))
 

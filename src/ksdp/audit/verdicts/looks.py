@@ -199,10 +199,7 @@ _SCALED = ("log10_adjusted", "log10_adjusted_above", "log10_adjusted_below", "lo
 
 
 def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> Decisions:
-    """The same if no statistic reads some announced array: "at least the margin" has p = 1 for every document.
-
-    So no document is clear, and no number of runs decides one that does not seem to be above the margin.
-    """
+    """The same if no statistic reads some announced array: "at least the margin" has p = 1 for every document."""
     open_ = decisions.verdict != Verdict.SENSITIVE
     nothing = np.zeros(len(tests))
     return replace(
@@ -226,10 +223,7 @@ def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule
 
 
 def for_fresh_runs(interim: InterimVerdicts, rule: DecisionSpec) -> NDArray[np.int64]:
-    """Places of the documents whose advantage the fresh runs may prove to be above the margin, ascending.
-
-    Chosen by the audit's own runs: undecided, a leak detected, and measured above the margin.
-    """
+    """Places of the documents whose advantage the fresh runs may prove to be above the margin, ascending."""
     decisions, distance = interim.decisions, np.nan_to_num(interim.tests.distance)
     strongest = np.take_along_axis(distance, decisions.strongest[:, None], axis=1)[:, 0]
     chosen = decisions.detected & (strongest > rule.margin) & (decisions.verdict == Verdict.UNDECIDED)
@@ -237,11 +231,7 @@ def for_fresh_runs(interim: InterimVerdicts, rule: DecisionSpec) -> NDArray[np.i
 
 
 def after_fresh(interim: InterimVerdicts, log10_p: ArrayLike, rule: DecisionSpec) -> InterimVerdicts:
-    """Call sensitive what fresh runs prove to be above the margin, at their half of the level.
-
-    Given the audit's own runs, which chose these documents and their attacks, the fresh ones are a new sample: the
-    correction counts the chosen ones only. The false ones of both halves are together at most those of the level.
-    """
+    """Call sensitive what fresh runs prove to be above the margin, at their half of the level."""
     at = for_fresh_runs(interim, rule)
     if not len(at):
         return interim

@@ -67,10 +67,7 @@ class LowFpr:
         inclusion: NDArray[np.bool_],
         ordered: NDArray[np.floating] | None = None,
     ) -> tuple[Floats, Floats]:
-        """Log10 p of each document of a rate of at least the limit ("below"), and of at most it ("above").
-
-        Called as `ks_distances`; 0 where an arm is empty, or has too few runs for so rare an event.
-        """
+        """Log10 p of each document of a rate of at least the limit ("below"), and of at most it ("above")."""
         ordered = checked_order(values, inclusion, ordered)
         n_with = inclusion.sum(axis=1, dtype=np.int64)
         free = inclusion.shape[1] - n_with

@@ -285,11 +285,7 @@ SIDES = 2.4
 
 
 def log10_above(tested: ArmTests, rule: DecisionSpec) -> Floats:
-    """Log10 p of "the advantage is at most the margin", of the shape of the tests; 0 where an arm is empty.
-
-    With margin 0 the tests' own p: what asks for any leak at all. With `margin_at_low_fpr`, of "both are at most
-    their limits": four fifths of the level for the advantage, one fifth for that.
-    """
+    """Log10 p of "the advantage is at most the margin", of the shape of the tests; 0 where an arm is empty."""
     if rule.margin == 0:
         return _where_tested(tested, tested.log10_p)
     over = np.nan_to_num(tested.distance) - rule.margin
@@ -300,10 +296,7 @@ def log10_above(tested: ArmTests, rule: DecisionSpec) -> Floats:
 
 
 def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
-    """Log10 p of "the advantage is at least the margin", of the shape of the tests; 0 where an arm is empty.
-
-    With `margin_at_low_fpr`, of "one of the two is at least its limit": the larger p (intersection-union).
-    """
+    """Log10 p of "the advantage is at least the margin", of the shape of the tests; 0 where an arm is empty."""
     measured = np.nan_to_num(tested.distance)
     if rule.margin == 0:
         return np.zeros_like(measured)
@@ -316,10 +309,7 @@ def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
 
 @lru_cache(maxsize=2**16)
 def attack_above_log10_p(hits: int, n_with: int, alarms: int, n_without: int, margin: float) -> float:
-    """Log10 p of "this attack's TPR - FPR is at most the margin": the attack fixed beforehand, on fresh runs.
-
-    Exact for the worst false positive rate.
-    """
+    """Log10 p of "this attack's TPR - FPR is at most the margin": the attack fixed beforehand, on fresh runs."""
     # The false alarms' rate is the true positives' less the margin.
     apart = alarms / max(n_without, 1) - hits / max(n_with, 1)
     sizes = np.array([n_without]), np.array([n_with])

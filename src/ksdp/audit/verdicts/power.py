@@ -63,10 +63,7 @@ _EXACT_ARM = 1500
 
 
 def first_true(true_from: Callable[[int], bool], near: int, most: int) -> int:
-    """The smallest k in 1..most with true_from(k), a monotone condition that holds at `most`.
-
-    A bracket around `near`, doubled until it holds, then halves.
-    """
+    """The smallest k in 1..most with true_from(k), a monotone condition that holds at `most`."""
     low, high = 0, most
     reach = max(1, near // 128)
     at = min(max(near, 1), most)
@@ -81,10 +78,7 @@ def first_true(true_from: Callable[[int], bool], near: int, most: int) -> int:
 
 @lru_cache(maxsize=4096)
 def critical_distance(n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """The smallest D = h / (n_with n_without) with exact log10 p at or below the wanted one; inf if there is none.
-
-    Exact where the smaller arm holds at most 1,500 runs, asymptotic (within 0.5 %) above.
-    """
+    """The smallest D = h / (n_with n_without) with exact log10 p at most the wanted one; inf if there is none."""
     m, n = min(n_with, n_without), max(n_with, n_without)
     if m < 1 or smallest_log10_p(m, n) > wanted_log10_p:
         return math.inf
@@ -105,10 +99,7 @@ def critical_distance(n_with: int, n_without: int, wanted_log10_p: float) -> flo
 
 @lru_cache(maxsize=4096)
 def continuous_critical(n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """The distance that a continuous process crosses as rarely as the exact test rejects; inf if it never does.
-
-    The asymptotic law at the p that is attained, which discreteness keeps below the wanted one.
-    """
+    """The distance that a continuous process crosses as rarely as the exact test rejects; inf if it never does."""
     exact = critical_distance(n_with, n_without, wanted_log10_p)
     m, n = min(n_with, n_without), max(n_with, n_without)
     if not math.isfinite(exact) or m > _EXACT_ARM:
@@ -130,10 +121,7 @@ def shift_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: f
 
 
 def event_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """P(exact log10 p <= the wanted one) where one event tells the arms apart, as unlucky as `advantage` allows.
-
-    Parameters are those of `shift_power`.
-    """
+    """P(exact log10 p <= the wanted one) if one event tells the arms apart, as unlucky as `advantage` allows."""
     critical = critical_distance(n_with, n_without, wanted_log10_p)
     if not math.isfinite(critical):
         return 0.0
@@ -186,10 +174,7 @@ def _crossing(upper: Floats, lower: Floats, critical: float, m: int, n: int) -> 
 def detectable_distance(
     n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
 ) -> Floats:
-    """The measured D at which a document is surely detected, whatever the others do.
-
-    From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m); 1 where the arms cannot reach it.
-    """
+    """The measured D at which a document is surely detected, whatever the others do."""
     return _distance_at(
         n_with, n_without, strictest_distance_log10_p(level or rule.level, documents, statistics, rule.error)
     )
@@ -271,10 +256,7 @@ def _needed_gaps(
 
 
 def clearing_gap(n_with: Ints, n_without: Ints, level: float) -> Floats:
-    """How far below the margin the measured D must be for a p of `level`; infinite where an arm is empty.
-
-    The normal quantile of the largest spread, and an eighth of that spread for what the exact bound rounds.
-    """
+    """How far below the margin the measured D must be for a p of `level`; infinite where an arm is empty."""
     return np.asarray((0.125 - float(ndtri(level))) * spread(n_with, n_without))
 
 
@@ -316,11 +298,7 @@ def minimal_detectable(
 def smallest_margin(
     n_with: int, n_without: int, documents: int, statistics: int, rule: DecisionSpec, power: float = 0.8
 ) -> float:
-    """The smallest margin under which a document that gives nothing away is called clear with chance `power`.
-
-    The noise of the largest D of the statistics, and what the equivalence test needs beyond it; inf where no
-    margin up to 1 would do.
-    """
+    """The smallest margin under which a document that gives nothing away is called clear with chance `power`."""
     _check(documents=documents, statistics=statistics, power=power)
     if min(n_with, n_without) < 1:
         return math.inf

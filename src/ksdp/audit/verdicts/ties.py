@@ -144,10 +144,7 @@ def tied_table(
     table: KSTable,
     ordered: NDArray[np.floating] | None = None,
 ) -> Floats:
-    """Log10 p of every document, exact given its ties where that can matter.
-
-    Elsewhere the law without ties is kept. That is never too small, so any rule of where to look holds the level.
-    """
+    """Log10 p of every document, exact given its ties where that can matter."""
     if values.shape != inclusion.shape or len(table.log10_p) != len(values):
         raise ValueError(f"`values` {values.shape}, `inclusion` {inclusion.shape} and `table` must fit together.")
     pairs = table.n_with * table.n_without

@@ -75,10 +75,7 @@ class _Calls:
 
 
 def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Summary]:
-    """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
-
-    Products of matrices have one thread, as in workers and commands: their last bits depend on how many share one.
-    """
+    """Run prepared audits one after the other, without a server, also in a notebook's event loop."""
     started = local_workers(workers) if workers is not None and workers > 1 else contextlib.nullcontext()
     with started as several, threadpool_limits(1):
         return [_finished(run_stages(ref, _Calls(several))) for ref in refs]
@@ -117,10 +114,7 @@ def run_audit(opened: Opened, store: Path, place: Place = ANYWHERE, appetite: Ap
 
 
 def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:
-    """Run audits of one store, whose corpora and specs it holds, one after the other.
-
-    With `held` the caller holds the store (`one_at_a_time`).
-    """
+    """Run audits of one store, whose corpora and specs it holds, one after the other."""
     done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
     waiting = [prepared for prepared in audits if prepared.ref not in done]
     if waiting:
@@ -192,11 +186,7 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
 
 
 def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
-    """Measure other statistics on the cached observables of an audit; no mechanism is run.
-
-    The result has no verdict: the statistics may be named because of what was seen in these runs. A verdict takes
-    fresh runs: an audit that names them, with another seed (`prepare_stored` refuses the same).
-    """
+    """Measure other statistics on the cached observables of an audit; no mechanism is run."""
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary = read_summary(folder)

@@ -152,10 +152,7 @@ def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | Non
 
 
 def export_table(store: Store, audit: str, table: str, to: Path, *, raw: bool = False) -> int:
-    """Write a table in the format of the file's extension, and return the number of rows.
-
-    In CSV, texts that a spreadsheet would take for a formula begin with an apostrophe, unless `raw`.
-    """
+    """Write a table in the format of the file's extension, and return the number of rows."""
     suffix = to.suffix.lower()
     if suffix not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")

@@ -74,12 +74,7 @@ def term_counts(
     *,
     analyse: Callable[[str], list[str]] | None = None,
 ) -> sp.csr_array:
-    """Count terms: lower case, the spec's pattern, stop words dropped, stemmed; columns in alphabetical order.
-
-    With an agreed vocabulary its terms alone are counted, in its order. Without one, terms found in fewer than
-    `spec.min_documents` texts are dropped; of the rest the `spec.max_features` most frequent are kept (of equally
-    frequent ones the first in the alphabet).
-    """
+    """Count terms: lower case, the spec's pattern, stop words dropped, stemmed; columns in alphabetical order."""
     if vocabulary is not None:
         agreed = _vectoriser(analyzer=analyse or _analyser(spec), vocabulary=list(vocabulary))
         return sp.csr_array(agreed.transform(texts), dtype=np.float64)
