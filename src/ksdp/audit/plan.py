@@ -73,7 +73,7 @@ def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: in
 
 
 # Of the design, what no run depends on.
-_NO_MATTER = {"with_runs", "looks", "stop_when_open", "fresh_runs", "without_runs", "absent"}
+_NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs", "absent"}
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
 
 NULL_CONTROLS = 24
@@ -311,6 +311,8 @@ Part = tuple[int, int]
 """Places of a stage's documents, the first and the one after the last."""
 
 _SMALL = 512 * 2**20
+VALUES_AT_ONCE = 4 * 2**30
+"""Bytes of values on disk at once, where they are not kept: what takes more is tested part by part."""
 # What a worker holds of one block: values run by run, and turned.
 _HELD_BYTES = 512 * 2**20
 
@@ -361,7 +363,7 @@ def keeps_values(plan: Plan) -> bool:
 def document_parts(plan: Plan, together: int) -> list[Part]:
     """The parts of a stage's documents whose values are there at once, where they are not kept; one at least."""
     documents = len(plan.audited)
-    fits = plan.spec.store.values_at_once * 2**30 / bytes_a_document(plan)
+    fits = VALUES_AT_ONCE / bytes_a_document(plan)
     turned = plan.block_runs * _columns(plan) * 2 * plan.bytes_a_value
     size = together * max(1, int(min(fits, _HELD_BYTES / turned) // together))
     return [(first, min(first + size, documents)) for first in range(0, documents, size)]

@@ -101,7 +101,7 @@ def check_certifiable(mechanism: Mechanism, design: object, features: int) -> No
 
 
 def knows_all(mechanism: Mechanism) -> float | None:
-    """The advantage of an adversary who knows all other documents of a run, if it is the same for every document."""
+    """The advantage of whoever knows all other documents of a run, if it is the same for every document."""
     if isinstance(mechanism, Noisy) and not mechanism.noise:
         mechanism = mechanism.inner
     return 1.0 if traits_of(mechanism).noise_free else None

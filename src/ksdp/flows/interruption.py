@@ -49,7 +49,7 @@ def _never() -> str:
 
 
 def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str] = _never) -> _Result:
-    """Run a flow to its end or to Ctrl-C, or until `lost` says why it cannot go on, which `KsdpError` then says."""
+    """Run a flow to its end or to Ctrl-C, or until `lost` says why it cannot go on."""
     halt = _halt.get() or threading.Event()  # a run within a run stops with it
     token, runner, before = _halt.set(halt), asyncio.Runner(), logging.root.manager.disable
     try:

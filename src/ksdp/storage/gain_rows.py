@@ -31,8 +31,7 @@ def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: 
         raise SpecError("`gain.time` needs ratings as they are: no weights, shrinking, basis or clipping.")
     columns = file.columns
     times = columns.numbers(time, missing=True)
-    users, names = columns.coded(spec.user)
-    items, titles = columns.coded(spec.item)
+    (users, names), (items, titles) = (columns.coded(name) for name in spec.triplet[:2])
     agreed = column_names(spec) or tuple(map(str, titles))
     order = {name: column for column, name in enumerate(agreed)}
     of_item = np.array([order.get(str(title), -1) for title in titles])[items]

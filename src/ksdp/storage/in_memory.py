@@ -132,8 +132,8 @@ def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
     if not table.num_rows:
         raise CorpusError("the table has no rows.")
     columns = columns_of(table, _WHERE)
-    triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
-    kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
+    triplet = set(spec.triplet) <= set(columns.names) and (spec.columns is None or spec.format == "ratings")
+    kind = "text" if spec.text else "ratings" if triplet else "table"
     return SourceFile(spec, _WHERE, kind, columns, copies)
 
 
@@ -230,7 +230,6 @@ _DECIDED = (
     "party_size",
     "with_runs",
     "looks",
-    "stop_when_open",
     "fresh_runs",
     "without_runs",
     "sampling",

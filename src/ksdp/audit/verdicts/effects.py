@@ -450,7 +450,7 @@ def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
 
 
 def held_out_advantage(values: Floats, held: Bits) -> float:
-    """The advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged."""
+    """Advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged."""
     if min(held.sum(), (~held).sum()) < 2:
         return float("nan")
     first = np.zeros(len(held), dtype=bool)

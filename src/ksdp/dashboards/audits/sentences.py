@@ -554,9 +554,9 @@ def _declared(summary: Summary) -> Iterator[str]:
         yield f"The attacker holds beforehand that a document takes part with a chance of {percent(stated.prior)}."
     if stated.people is not None:
         yield f"People concerned: {count(stated.people)}."
-    if stated.harm:
-        yield f"Harm: {stated.harm.rstrip('.')}."
-    if missing := [name for name in ("prior", "people", "harm") if not getattr(stated, name)]:
+    if harm := stated.text("harm"):
+        yield f"Harm: {harm.rstrip('.')}."
+    if missing := [name for name in ("prior", "people", "harm") if not stated.all[name]]:
         yield f"Not declared: {', '.join(missing)}."
 
 
@@ -618,8 +618,6 @@ def looks(summary: Summary) -> str | None:
         f"after {count(look.runs)} runs {look.verdicts.words} of {count(look.tested)} open" for look in made
     )
     saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
-    if summary.verdicts.undecided and (share := summary.spec.design.stop_when_open):
-        saved = f" At most {percent(share)} were open then, where the spec ends (`design.stop_when_open`)."
     saved = saved if len(made) < len(planned) else ""
     return (
         f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "

@@ -40,7 +40,7 @@ class AuditedClaim:
 
 
 def run_claim(
-    spec: Spec, store: Path, *, runs: int, confidence: float, clock: Clock, simulated: bool = False
+    spec: Spec, store: Path, *, runs: int, clock: Clock, confidence: float = 0.95, simulated: bool = False
 ) -> AuditedClaim:
     """Run the mechanism of a spec on its worst case and store what that proves."""
     made = mechanism_of(spec.mechanism)
@@ -101,7 +101,7 @@ class AuditedRun:
         )
 
 
-def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = False) -> AuditedRun:
+def run_once(spec: Spec, base: Path, *, confidence: float = 0.95, simulated: bool = False) -> AuditedRun:
     """Run a mechanism once on half of the corpus, each record in by a fair coin, and guess the coins."""
     check_runs(LEAST_RUNS, confidence)
     if spec.mechanism.name == "recorded":

@@ -34,7 +34,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, drop_passing
-from ksdp.tasks.cluster import open_workers, performance_written, started_ahead
+from ksdp.tasks.cluster import open_workers, started_ahead
 from ksdp.tasks.local_workers import LocalWorkers, local_workers
 from ksdp.tasks.provenance import versions
 
@@ -120,8 +120,6 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     if waiting:
         chosen = chosen_place(place, Store(Path(waiting[0].ref.store)), [prepared.plan for prepared in waiting])
         done |= dict(zip((prepared.ref for prepared in waiting), _run_flows(waiting, chosen, held), strict=True))
-    elif place.performance is not None:
-        current().say(f"{place.performance} is not written: all was done before, and nothing is left for Dask.")
     return [done[prepared.ref] for prepared in audits]
 
 
@@ -167,7 +165,6 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         prefect_server(Store(store).prefect) as server,
         open_workers(place.workers, place.dask, cluster_spec) as cluster,
         started_ahead(cluster.address, refs[0]),
-        performance_written(cluster.address, place.performance),
     ):
         sweep_parts(store, time.time())
         current().say(f"{server.words(Store(store).prefect)}   Dask {cluster.dashboard or cluster.address}")

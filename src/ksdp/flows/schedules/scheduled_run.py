@@ -107,7 +107,6 @@ def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None
         ("design", "documents"),
     ):
         tables[section].pop(key)
-    (tables["certificate"] or {}).pop("level", None)
     code = own_code([tables["mechanism"], tables["statistics"]["names"]], ())
     beside = {"columns": columns or {}, "code": code, "appetite": appetite and appetite.model_dump(mode="json")}
     return content_key(tables | {name: held for name, held in beside.items() if held})

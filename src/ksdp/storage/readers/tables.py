@@ -119,12 +119,13 @@ def read_ratings(
     spec: CorpusSpec, columns: Columns, agreed: Sequence[str] | None = None, *, nonnegative: bool
 ) -> tuple[sp.csr_array, Labels]:
     """Read triplets; users and items are sorted (by value where all are whole numbers), the id is the user."""
-    if spec.id not in (None, spec.user):
-        raise SpecError(f"`corpus.id` must be left out for ratings: the user ({spec.user!r}) is the document.")
-    columns.require([spec.user, spec.item, spec.rating, *(name for name in (spec.party, spec.group) if name)])
-    users, ids = columns.coded(spec.user)
-    items, names = columns.coded(spec.item)
-    ratings = columns.numbers(spec.rating, nonnegative=nonnegative)
+    user, item, rating = spec.triplet
+    if spec.id not in (None, user):
+        raise SpecError(f"`corpus.id` must be left out for ratings: the user ({user!r}) is the document.")
+    columns.require([user, item, rating, *(name for name in (spec.party, spec.group) if name)])
+    users, ids = columns.coded(user)
+    items, names = columns.coded(item)
+    ratings = columns.numbers(rating, nonnegative=nonnegative)
     parties, groups = (None if name is None else columns.coded(name) for name in (spec.party, spec.group))
     path = columns.path
     _refuse_repeated(path, users, items, len(names))

@@ -79,7 +79,7 @@ def document_digests(file: SourceFile, key: bytes) -> dict[str, str]:
     if file.kind == "ratings":
         columns = file.columns
         matrix, labels = read_ratings(spec, columns, nonnegative=False)
-        items = columns.coded(spec.item)[1]  # by name: an item more moves columns
+        items = columns.coded(spec.triplet[1])[1]  # by name: an item more moves columns
         return _digests(labels, _rated(canonical(matrix, keep_zeros=True), items), key)
     source = read_source(file, nonnegative=False)
     return _digests(source.labels, _rows(source.matrix), key)

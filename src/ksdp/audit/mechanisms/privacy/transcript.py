@@ -374,7 +374,7 @@ class GaussianReleases(ABC):
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """max(0, 1 - P(y | other) / P(y | base)) of a transcript y of `base`: the mean is their total variation."""
+        """max(0, 1 - P(y | other) / P(y | base)) of one y of `base`, whose mean is their total variation."""
         transcript = self.transcript(base, coins())
 
         def against(other: Database) -> float:
