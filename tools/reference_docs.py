@@ -74,9 +74,9 @@ FOR_WHOM = {
 }
 _FILES = "## Files of a store"
 EXAMPLES = {
-    "VerdictRow": "ksdp export latest --to verdicts.csv",
+    "VerdictRow": "ksdp sql latest --to verdicts.csv",
     "StatisticTestRow": 'ksdp sql latest "select statistic, max(distance) from statistics group by 1"',
-    "EffectRow": "ksdp export latest --table effects --to effects.csv",
+    "EffectRow": "ksdp sql latest 'select * from effects' --to effects.csv",
 }
 """How to read each table of `results.md`."""
 _SHARED = {

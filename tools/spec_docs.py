@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,15 @@ SECTIONS = (
 )
 
 
+BY_PROGRAMS = {
+    "design": ("kind", "looks", "without_runs", "sampling", "absent"),
+    "statistics": ("explored",),
+    "decision": ("clear_level",),
+    "store": ("values", "precision"),
+}
+"""Keys that ksdp and scripts of papers set: each has a default that is right for whoever writes a spec."""
+
+
 def types_of(model: type[Any]) -> dict[str, str]:
     """What each column of a table's row holds."""
     body = ast.parse(inspect.getsource(model)).body[0]
@@ -58,11 +67,13 @@ def all_of(model: type[Any], what: Callable[[type[Any]], dict[str, str]]) -> dic
     return found
 
 
-def key_list(model: type[BaseModel]) -> list[str]:
+def key_list(model: type[BaseModel], unnamed: Collection[str] = ()) -> list[str]:
     """What each key of a section is: a line a key."""
     lines = []
     words, kinds = all_of(model, described), model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
+        if key in unnamed:
+            continue
         name = field.alias or key
         said = f": {words[key]}" if words.get(key) else ""
         lines.append(f"- `{name}` ({kind(kinds[name])}{_default(field)}){said}")
@@ -143,7 +154,14 @@ def page() -> str:
         if name == "mechanism":
             lines += ["`name`, and the parameters of that mechanism: `ksdp mechanisms` lists them."]
             continue
-        lines += key_list(model)
+        lines += key_list(model, BY_PROGRAMS.get(name, ()))
+    programs = ", ".join(f"`{table}.{key}`" for table, keys in BY_PROGRAMS.items() for key in keys)
+    lines += [
+        "",
+        "## Keys that programs set",
+        "",
+        f"A person need not set them; the schema describes them: {programs}.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -70,7 +70,6 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "compare": "ksdp.commands.findings:compare",
         "dossier": "ksdp.commands.findings:dossier",
         "replay": "ksdp.commands.findings:replay",
-        "export": "ksdp.commands.findings:export",
         "sql": "ksdp.commands.findings:sql",
         "review": "ksdp.commands.reviews:review",
     },

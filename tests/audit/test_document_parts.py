@@ -132,14 +132,17 @@ def test_bytes_are_those_of_read_values_and_bits(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize(("together", "ends"), [(1024, [1024]), (256, [256, 512, 768, 1024])])
-def test_parts_are_whole_groups_and_never_none(corpus: Corpus, together: int, ends: list[int]) -> None:
-    plan = plan_of(corpus, values="none", values_at_once=1e-9)
+def test_parts_are_whole_groups_and_never_none(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch, together: int, ends: list[int]
+) -> None:
+    monkeypatch.setattr("ksdp.audit.plan.VALUES_AT_ONCE", 1)
+    plan = plan_of(corpus, values="none")
     firsts = [0, *ends]
     assert document_parts(plan, together) == list(zip(firsts, [*ends, MANY], strict=True))
 
 
-def test_parts_hold_what_fits(corpus: Corpus) -> None:
-    one = bytes_a_document(plan_of(corpus))
-    plan = plan_of(corpus, values="none", values_at_once=512.5 * one / 2**30)
+def test_parts_hold_what_fits(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(corpus, values="none")
+    assert document_parts(plan, 256) == [(0, MANY)]
+    monkeypatch.setattr("ksdp.audit.plan.VALUES_AT_ONCE", 512.5 * bytes_a_document(plan))
     assert document_parts(plan, 256) == [(0, 512), (512, 1024), (1024, MANY)]
-    assert document_parts(plan_of(corpus, values="none"), 256) == [(0, MANY)]

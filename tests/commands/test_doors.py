@@ -81,7 +81,7 @@ def test_damage_is_named_with_what_makes_it_again(audited: tuple[Path, str], tmp
     values.unlink()
     assert "2: " in run("show", audit, "2", "--store", store), "values may be dropped for their space"
     flip(store / "audits" / audit / "audit.json", 800)
-    for command in (("show", audit), ("show", audit, "2"), ("export", audit, "--to", tmp_path / "t.csv")):
+    for command in (("show", audit), ("show", audit, "2"), ("sql", audit, "--to", tmp_path / "t.csv")):
         with pytest.raises(DamagedFile, match=r"audit.json of audit .* is damaged .*; `ksdp audit` with its spec"):
             run(*command, "--store", store)
     listed = typed("list", "--store", store)
@@ -135,11 +135,9 @@ def test_no_spreadsheet_runs_an_exported_id(tmp_path: Path) -> None:
     rows = pd.DataFrame(np.random.default_rng(0).poisson(1.0, (30, 4)) + 0.5, index=names)
     found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=5, fresh_runs=0, store=tmp_path / "s")
     to = tmp_path / "v.csv"
-    run("export", found.id, "--to", to, "--store", tmp_path / "s")
+    run("sql", found.id, "--to", to, "--store", tmp_path / "s")
     written = pd.read_csv(to, dtype=str)["document"].tolist()
     assert written == [*(f"'{name}" for name in names[:5]), *names[5:]]
-    run("export", found.id, "--to", to, "--raw", "--store", tmp_path / "s")
-    assert pd.read_csv(to, dtype=str)["document"].tolist() == names
 
 
 def test_an_id_forges_no_line(tmp_path: Path) -> None:
@@ -161,18 +159,18 @@ def test_an_id_forges_no_line(tmp_path: Path) -> None:
 def test_tables_are_exported(suffix: str, audited: tuple[Path, str], tmp_path: Path) -> None:
     store, audit = audited
     to = tmp_path / f"out.{suffix}"
-    assert run("export", audit, "--to", to, "--store", store).startswith("30 rows")
+    assert run("sql", audit, "--to", to, "--store", store).startswith("30 rows")
     read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[suffix]
     assert len(read(to)) == 30
     if suffix != "parquet":
         assert "nan" not in to.read_text(encoding="utf-8").lower()
     to = tmp_path / f"unbiased.{suffix}"
-    assert run("export", audit, "--table", "unbiased", "--to", to, "--store", store).startswith("30 rows")
+    assert run("sql", audit, "select * from unbiased", "--to", to, "--store", store).startswith("30 rows")
     beside = read(to).astype({"document": str}).set_index("document")
     assert beside.loc["1", "unbiased"] == pytest.approx(ksdp.load(store, audit).unbiased("1"))
     assert beside.loc["1", "distance"] == pytest.approx(ksdp.load(store, audit).verdicts.loc["1", "distance"])
     with pytest.raises(InputError, match="must end in"):
-        run("export", audit, "--to", tmp_path / "out.xml", "--store", store)
+        run("sql", audit, "--to", tmp_path / "out.xml", "--store", store)
 
 
 def test_sql_sees_every_run(audited: tuple[Path, str]) -> None:

@@ -30,7 +30,7 @@ def test_a_document_of_a_void_audit_has_no_verdict(void: list[str]) -> None:
 def test_tables_of_a_void_audit_come_with_the_word(void: list[str], tmp_path: Path) -> None:
     _, audit, *store = void
     for asked in (
-        ("export", audit, "--to", str(tmp_path / "verdicts.csv"), *store),
+        ("sql", audit, "--to", str(tmp_path / "verdicts.csv"), *store),
         ("sql", audit, "select verdict from verdicts", *store),
     ):
         assert "VOID: a control failed" in typed(*asked, code=0).stderr

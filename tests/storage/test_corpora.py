@@ -118,8 +118,8 @@ def test_the_format_is_told_from_name_keys_and_columns(load, tmp_path, counts_fi
     np.testing.assert_array_equal(load("r.csv").matrix.toarray(), [[0, 3], [4, 0]])
     assert load("r.csv", columns=("age", "rating")).matrix.shape == (3, 2)
     assert load("r.csv", format="table").matrix.shape == (3, 4)
-    assert load("r.csv", user="age").ids.tolist() == ["1", "2"]
-    assert load("r.csv", rating="stars").matrix.shape == (3, 4)  # no such column: a table
+    assert load("r.csv", format="ratings", columns=("age", "item_id", "rating")).ids.tolist() == ["1", "2"]
+    assert load("r.csv", columns=("age", "item_id", "rating")).matrix.shape == (3, 3)  # a table, unless told
 
 
 def test_observed_zeros_are_kept_for_ratings_only(load, tmp_path):

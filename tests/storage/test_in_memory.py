@@ -12,7 +12,7 @@ from ksdp.storage.corpora import MEMORY, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 
 TEXTS = ["ants and bees", "bees eat ants", "cats eat"]
-KEYS = {"weighting": "counts", "stemming": None, "stop_words": "none", "min_documents": 1}
+KEYS = {"weighting": "counts", "stop_words": "none", "min_documents": 1}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import subprocess
 import sys
 import time
@@ -138,8 +137,6 @@ def test_hosts_that_share_nothing_give_the_same_table(
             "--store",
             str(tmp_path / "far"),
             "--json",
-            "--performance-report",
-            str(tmp_path / "dask.html"),
         ]
         with (logs / "client").open("wb") as out:
             client = subprocess.Popen(command, stdout=out, stderr=out, env=keys, start_new_session=True)
@@ -162,8 +159,5 @@ def test_hosts_that_share_nothing_give_the_same_table(
     for name in ("verdicts", "statistics", "effects", "curves"):
         tables = [(folder / f"{name}.parquet").read_bytes() for folder in folders]
         assert tables[0] == tables[1], name
-    measured = (tmp_path / "dask.html").read_text(encoding="utf-8")
-    assert "_block" in measured  # a task of ours
-    assert re.findall("<(?:script|link)[^>]* (?:src|href)=.http", measured) == []
     assert not list((tmp_path / "far").glob("runs/*/*/**/*.parquet"))
     assert len(list((tmp_path / "alone").glob("runs/*/values/**/*.parquet"))) >= 8

@@ -278,13 +278,7 @@ def compare(*audits: Audit) -> pd.DataFrame:
         raise InputError("`audits` must name at least one audit.")
     specs = pd.json_normalize([one.summary.spec.model_dump(mode="json") for one in audits])
     written = specs.map(str)
-    rows = [
-        one.summary.verdicts.as_dict()
-        | {"detected": one.summary.detected, "documents": one.summary.documents}
-        | {"median_D": float(np.nanmedian(one.arrow()["distance"])), "largest_D": one.summary.largest_distance}
-        | {"runs": one.summary.runs, "seconds": one.summary.seconds, "valid": one.summary.valid}
-        for one in audits
-    ]
+    rows = [one.summary.row | {"median_D": float(np.nanmedian(one.arrow()["distance"]))} for one in audits]
     table = pd.concat([specs.loc[:, written.nunique() > 1], pd.DataFrame(rows)], axis=1)
     return table.set_index(pd.Index([one.id for one in audits], name="audit"))
 

@@ -50,11 +50,7 @@ class ProvedSensitive:
 
 
 def absence_shown(releases: Iterable[Release]) -> str:
-    """How exact releases show features that no document of the run has: `sum`, `factor`, or empty: not.
-
-    A mean that is subtracted from documents is zero there and nowhere else; a leading basis is also zero where
-    documents have no feature in common with most others.
-    """
+    """How exact releases show features that no document of the run has: `sum`, `factor`, or empty: not."""
     every = tuple(releases)
     exact = {a.name for a in every if a.noise == EXACT and not a.derived_from}
     moments = [(a.name, a.terms) for a in every if a.terms and a.terms.form == "moments"]
@@ -73,22 +69,7 @@ def absence_bounds(
     others: sp.csr_array | None = None,
     entering: int | None = None,
 ) -> Absence:
-    """Lower bounds of D of each of the documents that a run draws `size` of.
-
-    Parameters
-    ----------
-    rows : documents that the victim's part is drawn from, or groups, a row each
-    size : how many of them a run holds; with `poisson` on average, each being in by itself
-    shown : `absence_shown` of what is seen of a run
-    others : documents of all other parties
-    entering : how many of these a run holds, drawn anew; None: all
-
-    Examples
-    --------
-    >>> rows = sp.csr_array(np.array([[1.0, 0, 2], [1, 0, 0], [1, 3, 0], [1, 3, 0]]))
-    >>> absence_bounds(rows, 2, "sum").bound.round(3)
-    array([1.   , 0.   , 0.333, 0.333])
-    """
+    """Lower bounds of D of each of the documents (or groups), a row each, of which a run draws `size`."""
     documents, features = rows.shape
     best, feature = np.zeros(documents), np.zeros(documents, np.int64)
     parts = [rows] if others is None else [rows, others]
@@ -108,12 +89,7 @@ def absence_bounds(
 
 
 def pull(rows: sp.csr_array, size: int, rank: int) -> Floats:
-    """How far each document moves V to first order, beside how far the others of a run do, shape (n,).
-
-    x moves V_sa by <x, v_s> x_a over a gap that all have in common, and the others move it with a variance of
-    p (1 - p) sum <x, v_s>^2 x_a^2. Numbers of V are taken as independent, which they are not: this ranks documents
-    and proves nothing of them.
-    """
+    """How far each document moves V to first order, beside how far the others of a run do, shape (n,)."""
     part, squares = size / rows.shape[0], rows.multiply(rows).tocsr()
     weights = np.square(np.asarray(rows @ singular_rows(rows, rank, np.ones(rows.shape[1])).rows.T))
     others = part * (1.0 - part) * np.asarray(squares.T @ weights)

@@ -110,21 +110,14 @@ class MayBeIn:
 
 
 def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
-    """Arrays in which a rule learnt from the runs sees more than any statistic.
-
-    Those whose `Terms.learner` is `small`, where their first three rounds (first axis) have fewer numbers than
-    there are runs, and those where it is `always`.
-    """
+    """Arrays in which a rule learnt from the runs sees more than any statistic."""
     sums = [(a, a.terms.learner) for a in announced if a.terms]
     sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a, _ in sums}
     return tuple(a.name for a, when in sums if when == "always" or (when and sizes[a.name] < runs))
 
 
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
-    """Default statistics that this audit does not test; leaks only they detect go unnoticed.
-
-    A spec, or `ksdp test`, may name statistics alone that see little; what these call clear is not.
-    """
+    """Default statistics that this audit does not test; leaks only they detect go unnoticed."""
     names = {statistic.name for statistic in tested}
     out = [name for name in default if name not in names]
     if not out:
@@ -141,13 +134,7 @@ def unfollowed(read: Iterable[Release]) -> tuple[str, ...]:
 def unsolved(
     mechanism: Mechanism, announced: Iterable[Release], seen: Iterable[str], who: MayBeIn
 ) -> tuple[str, ...]:
-    """Exact sums that are numbers enough to tell documents by more than the margin, where nobody solves them.
-
-    Those of all rounds count, though the first ones are looked at alone: a party of the run has them. Every
-    document then has its own part in the sums, whatever the filters, which only approach it, find of it: of 4,000
-    pictures of different brightness they told nobody apart, and the solution everybody (decision 5). Of fewer
-    numbers than say who was in, those count that tell the average document more than the margin.
-    """
+    """Exact sums that are numbers enough to tell documents by more than the margin, where nobody solves them."""
     counted = exact_numbers(mechanism, announced, seen)
     total = sum(counted.values())
     if not who.told_by(total):
@@ -179,10 +166,7 @@ def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
 
 
 def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
-    """Numbers with hardly any noise, enough to tell more than the margin, where nobody solves them.
-
-    As of exact sums (`unsolved`), which they are but for little: steps find large documents alone.
-    """
+    """Numbers with hardly any noise, enough to tell more than the margin, where nobody solves them."""
     if not who.told_by(numbers):
         return ()
     return ((_GROUPS if who.groups else _UNBLURRED).format(numbers, who.count),)
@@ -307,10 +291,7 @@ def may_be_in(plan: Plan) -> MayBeIn:
 
 
 def telling(plan: Plan, margin: float) -> dict[str, int]:
-    """Exact numbers, by array, which tell the average document apart by the margin, or who was in (1.0).
-
-    That is known before any run. Empty where they are too few.
-    """
+    """Exact numbers, by array, which tell the average document apart by the margin, or who was in (1.0)."""
     who = replace(may_be_in(plan), margin=margin)
     exact = {} if plan.proved else exact_numbers(plan.mechanism, plan.releases.recorded, plan.releases.seen)
     return exact if who.told_by(sum(exact.values())) else {}

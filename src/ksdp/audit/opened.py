@@ -83,11 +83,7 @@ class Opened:
 
 
 def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:
-    """Derive from a spec who holds which units.
-
-    With `parties.me` the victim is that party, and the others hold the rest of the corpus; without it they are
-    drawn from the seed.
-    """
+    """Derive from a spec who holds which units."""
     units = make_units(corpus, spec.design.unit)
     rng = generator(spec.seed, Purpose.PARTIES)
     if spec.parties.me is None:

@@ -48,10 +48,7 @@ class PlannedStatistics:
 
 
 def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
-    """Names of the announced arrays that a statistic reads, where these are to be seen.
-
-    All that it `needs`, the first one there is of `needs_any`, and what it says that it `reads` where it is there.
-    """
+    """Names of the announced arrays that a statistic reads, where these are to be seen."""
     names = tuple(seen)
     more = statistic_traits(statistic)
     wanted = {*statistic.needs, *more.reads, *[name for name in more.needs_any if name in names][:1]}
@@ -61,10 +58,7 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
 def unweighed(
     announced: Iterable[Release], seen: Iterable[str], statistics: Iterable[Statistic]
 ) -> tuple[Release, ...]:
-    """Arrays, those aside that everybody works out from others, of which no statistic weighs every number.
-
-    One number is read whole by whatever reads it.
-    """
+    """Arrays, those aside that everybody works out from others, of which no statistic weighs every number."""
     names = tuple(seen)
     weighing = (statistic for statistic in statistics if statistic_traits(statistic).weighs)
     weighed = {name for statistic in weighing for name in reads(statistic, names)}
@@ -79,7 +73,7 @@ def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: in
 
 
 # Of the design, what no run depends on.
-_NO_MATTER = {"with_runs", "looks", "stop_when_open", "fresh_runs", "without_runs", "absent"}
+_NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs", "absent"}
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
 
 NULL_CONTROLS = 24
@@ -328,16 +322,14 @@ Part = tuple[int, int]
 """Places of a stage's documents, the first and the one after the last."""
 
 _SMALL = 512 * 2**20
+VALUES_AT_ONCE = 4 * 2**30
+"""Bytes of values on disk at once, where they are not kept: what takes more is tested part by part."""
 # What a worker holds of one block: values run by run, and turned.
 _HELD_BYTES = 512 * 2**20
 
 
 def reads_one_document(statistics: Sequence[Statistic]) -> bool:
-    """Whether no value can depend on which documents are measured beside it: that of the package's own statistics.
-
-    Those of others may look at who else is measured, and so may one of ours that is made of theirs: a function
-    that `ksdp.audit` was handed, or another package's statistic in one of several runs.
-    """
+    """Whether no value can depend on which documents are measured beside it: only our statistics promise that."""
     return all(map(_ours, statistics))
 
 
@@ -353,11 +345,7 @@ def _ours(part: Any) -> bool:
 
 
 def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
-    """Return the place of each document's column among the statistics, if no other need be measured of it.
-
-    None where one statistic is all there is, and where documents cannot be measured apart: those of designs that
-    draw for them, groups, and under statistics of others.
-    """
+    """Return the place of each document's column among the statistics, if no other need be measured of it."""
     apart = isinstance(plan.design, Shared) and plan.units.order is None and reads_one_document(plan.statistics)
     if not apart or len(statistics) < 2 or set(columns) - set(statistics):
         return None
@@ -376,10 +364,7 @@ def bytes_a_document(plan: Plan) -> float:
 
 
 def keeps_values(plan: Plan) -> bool:
-    """Whether the values of an audit stay in the store when it is finished.
-
-    Those of designs that draw for the documents they name always do: their documents cannot be measured apart.
-    """
+    """Whether the values of an audit stay in the store when it is finished."""
     policy = plan.spec.store.values
     if policy == "all" or not isinstance(plan.design, Shared) or not reads_one_document(plan.statistics):
         return True
@@ -389,7 +374,7 @@ def keeps_values(plan: Plan) -> bool:
 def document_parts(plan: Plan, together: int) -> list[Part]:
     """The parts of a stage's documents whose values are there at once, where they are not kept; one at least."""
     documents = len(plan.audited)
-    fits = plan.spec.store.values_at_once * 2**30 / bytes_a_document(plan)
+    fits = VALUES_AT_ONCE / bytes_a_document(plan)
     turned = plan.block_runs * _columns(plan) * 2 * plan.bytes_a_value
     size = together * max(1, int(min(fits, _HELD_BYTES / turned) // together))
     return [(first, min(first + size, documents)) for first in range(0, documents, size)]

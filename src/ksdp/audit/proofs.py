@@ -101,11 +101,7 @@ def check_certifiable(mechanism: Mechanism, design: object, features: int) -> No
 
 
 def knows_all(mechanism: Mechanism) -> float | None:
-    """The advantage of an adversary who knows all other documents of a run, if it is the same for every document.
-
-    1 where nothing but the database is random: run the mechanism twice and compare. None where it depends on the
-    document (paired runs tell) or is not known.
-    """
+    """The advantage of whoever knows all other documents of a run, if it is the same for every document."""
     if isinstance(mechanism, Noisy) and not mechanism.noise:
         mechanism = mechanism.inner
     return 1.0 if traits_of(mechanism).noise_free else None
@@ -162,10 +158,7 @@ def above_bound(
 
 
 def copies_bound(plan: Plan) -> Bound | None:
-    """Bound every document by its number of copies; None if there are no copies that hide one another.
-
-    Groups have no copies here: a group's documents would all have to be another's.
-    """
+    """Bound every document by its number of copies; None if there are no copies that hide one another."""
     design = plan.design
     if not isinstance(design, Shared | Literal) or plan.units.order is not None:
         return None

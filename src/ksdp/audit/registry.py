@@ -35,13 +35,7 @@ _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
-    """Return digests of the source of each module that is not ours, which go into keys beside names and versions.
-
-    Parameters
-    ----------
-    names : tables of a spec that may name some
-    made : mechanisms and statistics, which may be of other packages, or of the program that calls
-    """
+    """Return digests of the source of each module that is not ours; they go into keys."""
     made = list(made)
     modules = {*own_modules(names), *(type(part).__module__ for part in made)} - {_PROGRAM}
     digests = {module: source_digest(module) for module in sorted(modules) if not module.startswith("ksdp.")}
@@ -57,11 +51,7 @@ def _class_digest(one: type) -> str:
 
 
 def source_digest(module: str) -> str:
-    """A hash of what a module is made of: its file, and those of the modules beside it that it imports.
-
-    As they were when this was first asked of the module that is imported: a process goes on with that, until it
-    imports it anew. What is installed elsewhere has versions.
-    """
+    """A hash of what a module is made of: its file, and those of the modules beside it that it imports."""
     imported = sys.modules[module].__spec__ if module in sys.modules else None
     before, digest = _known.get(module, (None, ""))
     if imported is None or before is not imported:
@@ -149,10 +139,7 @@ _unused: ContextVar[Mapping[str, bytes | None]] = ContextVar("ksdp-unused")
 
 @contextmanager
 def lent(objects: Mapping[str, Any]) -> Iterator[None]:
-    """Let mechanisms and statistics that exist in this process alone be found by these names, inside.
-
-    A name that is used again must mean the same: what is stored under it is not computed again.
-    """
+    """Let mechanisms and statistics that exist in this process alone be found by these names, inside."""
     token = _lent.set({**_lent.get({}), **objects})
     own = {name: pickled(item) for name, item in objects.items() if not isinstance(item, RecordedRuns)}
     unused = _unused.set({**_unused.get({}), **own})
@@ -230,21 +217,7 @@ def mechanism_of(asked: MechanismSpec, *, installed: bool = False) -> Mechanism:
 
 
 def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool = False) -> Mechanism:
-    """Build a mechanism from its name and parameters.
-
-    Parameters
-    ----------
-    parameters : Mapping
-        Those of its class; and `noise`, the standard deviation of the total noise per entry of what is released,
-        of one whose class has no such parameter (`Noisy`).
-    installed : bool
-        Take names of installed mechanisms only: for files that strangers wrote. Importing a module runs it.
-
-    Raises
-    ------
-    SpecError
-        If there is no such mechanism, or a parameter it does not have.
-    """
+    """Build a mechanism; only `installed` ones from files of strangers, as importing a module runs it."""
     if not installed and name in (here := _lent.get({})):
         factory = here[name]
     elif ":" in name and not installed:
@@ -311,10 +284,7 @@ def _own_statistic(path: str) -> Statistic:
 
 
 def described_mechanisms() -> list[dict[str, Any]]:
-    """Every installed mechanism, with its defaults: name, version, guarantee, parameters and where it is.
-
-    A foreign mechanism that cannot be made without parameters is listed with none.
-    """
+    """Every installed mechanism, with its defaults: name, version, guarantee, parameters and where it is."""
     described = []
     for point in sorted(_entries("ksdp.mechanisms"), key=lambda p: p.name):
         loaded = point.load()
@@ -382,27 +352,7 @@ def select_statistics(
     background: Iterable[str] = (),
     own: Iterable[Statistic] = (),
 ) -> tuple[tuple[Statistic, ...], dict[str, str]]:
-    """Choose the statistics that can be computed from what a mechanism announces.
-
-    Parameters
-    ----------
-    families, names : statistics wanted, by family and one by one
-    announced : names of the observables
-    background : names of what the adversary knows besides
-    own : statistics that the mechanism brings
-
-    Returns
-    -------
-    chosen : tuple of Statistic
-        In the order of their names.
-    skipped : dict
-        Name to what is missing.
-
-    Raises
-    ------
-    SpecError
-        If a family or a name is unknown, or nothing can be computed.
-    """
+    """Choose the statistics that can be computed from what a mechanism announces."""
     every = statistics()
     all_families = {statistic.family for statistic in every.values()}
     families = tuple(families)

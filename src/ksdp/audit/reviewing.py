@@ -44,11 +44,7 @@ def is_unseen(letter: str) -> bool:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """A text with whatever is not seen written as its number; with `lines`, line breaks and tabs stay.
-
-    >>> visible("keep\u202egnihton")
-    'keep<U+202E>gnihton'
-    """
+    """A text with whatever is not seen written as its number; with `lines`, line breaks and tabs stay."""
     allowed = "\n\t" if lines else ""
     return "".join(
         f"<U+{ord(letter):04X}>" if is_unseen(letter) and letter not in allowed else letter for letter in text
@@ -56,11 +52,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """A number of things.
-
-    >>> plural(1, "document"), plural(2, "group")
-    ('1 document', '2 groups')
-    """
+    """A number of things."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
@@ -244,10 +236,7 @@ def fold(
     superseded_by: str | None = None,
     earlier: Entry | None = None,
 ) -> State:
-    """Fold a document's entries into its state.
-
-    The rules are those of today: where four eyes are wanted now, what one person decided before waits.
-    """
+    """Fold a document's entries into its state."""
     newest = decided = confirmed = waiting = None
     for entry in entries:
         excluded = is_exclusion(decided) or is_exclusion(waiting)

@@ -91,19 +91,12 @@ EVERY_RUN = RunSubsampling()
 
 
 def more_runs(share: float, every: int) -> float:
-    """How many times as many runs give arms of the same n m / (n + m) as all runs would.
-
-    Of R runs, a share p with the document, R / e are read and R p of these held it, so that
-    n m / (n + m) = R p (1 - e p) against R p (1 - p).
-    """
+    """How many times as many runs give arms of the same n m / (n + m) as all runs would."""
     return (1 - share) / (1 - every * share)
 
 
 def best_every(share: float) -> int:
-    """Return the number of blocks of which one keeps the without arm, if runs hold a document with this share.
-
-    The cheapest at equal n m / (n + m); by nominal costs, so that a spec decides it and not a machine.
-    """
+    """Return the number of blocks of which one keeps the without arm, if runs hold a document with this share."""
 
     def cost(every: int) -> float:
         return more_runs(share, every) * (_RUN_COST + share + (1 - share) / every)

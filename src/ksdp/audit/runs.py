@@ -109,11 +109,7 @@ def _fixed(plan: Plan) -> tuple[sp.csr_array, sp.csr_array]:
 
 
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
-    """Run the mechanism once and round what it announces to the precision of observables.
-
-    Statistics see the rounded arrays, so that a value is the same whether it is computed while sampling or
-    later from the store. Beside them stands which rows of the corpus the mechanism was handed (`HANDED`).
-    """
+    """Run the mechanism once and round what it announces to the precision of observables."""
     database = database_of(plan, lane, run)
     if isinstance(plan.mechanism, RecordedRuns):
         seen = plan.mechanism.of_run(run)

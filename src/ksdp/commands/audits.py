@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -56,9 +55,6 @@ def audit(
     held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
-    performance_report: Annotated[
-        Path | None, typer.Option("--performance-report", help="HTML file for Dask's performance report.")
-    ] = None,
     pipeline: PipelineOptions,
     appetite: AppetiteOption = None,
     as_json: JsonOption = False,
@@ -67,13 +63,13 @@ def audit(
     if not spec.endswith(".toml"):
         if appetite is not None:
             raise InputError("`--appetite` goes with a spec; an audit that is continued keeps its own.")
-        wanted = _continued(store, spec, documents, with_runs, where.place(performance_report), held)
+        wanted = _continued(store, spec, documents, with_runs, where.place(), held)
         _report_audit(wanted, pipeline, None, as_json)
     specs = [spec, *(documents or ())]
     if with_runs is not None or not all(one.endswith(".toml") for one in specs):
         raise InputError(f"documents and `--with-runs` go with an audit's id; {spec} is a spec.")
     several = {name: read_spec(Path(name)) for name in specs}  # a spec that is refused imports nothing heavy
-    place = where.place(performance_report)
+    place = where.place()
     if len(specs) > 1:
         if (appetite, pipeline.junit, pipeline.sarif) != (None, None, None):
             raise InputError("`--appetite`, `--junit` and `--sarif` are for one spec: name no other.")
@@ -101,11 +97,7 @@ def _report_several(made: Mapping[str, Summary], fail_on: Sequence[str] | None, 
     """Print one table of audits, and leave with the exit code of the worst."""
     import pandas as pd
 
-    rows = [
-        {"spec": name, "audit": one.audit, **one.verdicts.as_dict(), "largest_D": one.largest_distance}
-        | {"runs": one.runs, "valid": one.valid}
-        for name, one in made.items()
-    ]
+    rows = [{"spec": name, "audit": one.audit, **one.row} for name, one in made.items()]
     typer.echo(json.dumps(rows) if as_json else pd.DataFrame(rows).to_string(index=False))
     codes = {exit_code(summary, fail_on) for summary in made.values()}
     raise typer.Exit(next((code for code in (5, 3, 4) if code in codes), 0))
@@ -326,13 +318,6 @@ def mechanisms(
 def claim(
     spec: Annotated[Path, typer.Argument(help="Spec, a TOML file; its corpus is read only with --one-run.")],
     runs: Annotated[int, typer.Option(min=20, help="Number of runs in each arm.")] = 2000,
-    confidence: Annotated[float, typer.Option(help="Probability that all bounds hold.")] = 0.95,
-    simulated: Annotated[
-        bool,
-        typer.Option(
-            help="Draw the noise with the sampler of the spec, which is faster than that of real parties."
-        ),
-    ] = False,
     one_run: Annotated[
         bool,
         typer.Option("--one-run", help="Guess the members of one run on the corpus instead; nothing is stored."),
@@ -350,14 +335,13 @@ def claim(
 
     if one_run:
         with terminal():
-            once = run_once(parsed, base, confidence=confidence, simulated=simulated)
+            once = run_once(parsed, base)
         typer.echo(json.dumps(once.as_json()) if as_json else once.sentence())
         if once.refuted:
             raise typer.Exit(_REFUTED)
         return
     with terminal():
-        run = partial(run_claim, parsed, store, clock=lambda: datetime.now(UTC))
-        done = run(runs=runs, confidence=confidence, simulated=simulated)
+        done = run_claim(parsed, store, runs=runs, clock=lambda: datetime.now(UTC))
     finding = done.finding
     if finding.refuted:
         typer.secho(f"REFUTED: {finding.mechanism} does not keep its claim.", err=True, fg="red", bold=True)

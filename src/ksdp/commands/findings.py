@@ -7,7 +7,6 @@ import math
 import sys
 from contextlib import nullcontext, redirect_stderr
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,9 +80,6 @@ def show(
     audit: AuditArgument,
     document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of documents to list.")] = 10,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure the document again if the store keeps no values.")
-    ] = False,
     html: Annotated[Path | None, typer.Option("--html", help="HTML file to write the report to.")] = None,
     store: StoreOption = Path("ksdp-store"),
     pipeline: PipelineOptions,
@@ -119,7 +115,7 @@ def show(
         if limits is not None and result.record is not None:
             missed = appetite_code([criterion.name for criterion in result.record.missed])
         raise typer.Exit(missed or (exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0))
-    _show_document(opened, audit, document, again=again, as_json=as_json)
+    _show_document(opened, audit, document, as_json=as_json)
 
 
 def _held_to(store: Store, asked: Appetite, summary: Summary) -> AppetiteRecord:
@@ -140,9 +136,10 @@ def _by_chance(summary: Summary) -> str:
     )
 
 
-def _show_document(store: Store, audit: str, document: str, *, again: bool, as_json: bool) -> None:
+def _show_document(store: Store, audit: str, document: str, *, as_json: bool) -> None:
+    from ksdp.storage.audits.documents import held_out_distance  # imports numba
     from ksdp.storage.audits.history import read_summary
-    from ksdp.storage.findings import read_document
+    from ksdp.storage.findings import place_of, read_document
 
     folder = store.audit(audit)
     try:
@@ -152,7 +149,7 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
             raise NotFound(f"document {document!r} is left out: empty, without any feature.") from None
         raise
     summary = read_summary(folder)
-    held_out = _held_out(store, summary, document, again=again, quiet=as_json)
+    held_out = held_out_distance(store, summary, document, place_of(folder, document))
     if as_json:
         row = {"held_out_distance": held_out, "valid": summary.valid}
         typer.echo(json.dumps(evidence.to_json() | row))
@@ -165,20 +162,6 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
     typer.echo(words_of("evidence.txt.j2", document=document, **said), nl=False)
 
 
-def _held_out(store: Store, summary: Summary, document: str, *, again: bool, quiet: bool) -> float | None:
-    """D without the bias of choosing: of stored values, else measured again where that is asked for."""
-    from ksdp.storage.audits.documents import held_out_distance, keeps_values  # imports numba
-    from ksdp.storage.findings import place_of
-
-    if keeps_values(summary) or not again:
-        return held_out_distance(store, summary, document, place_of(store.audit(summary.audit), document))
-    from ksdp.flows.audits.replay import held_out_of
-    from ksdp.terminal import following
-
-    with following(False if quiet else None):
-        return held_out_of(store, summary, document)
-
-
 def _tell_documents(folder: Path, most: int) -> None:
     from ksdp.storage.audits.duckdb_query import strongest
 
@@ -188,7 +171,7 @@ def _tell_documents(folder: Path, most: int) -> None:
     for document, verdict, distance, log10_p, statistic in rows:
         typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p {_p(log10_p)}  {statistic}")
     if total > most:
-        typer.echo(f"... and {total - most} more: `--worst N`, or `ksdp export`", err=True)
+        typer.echo(f"... and {total - most} more: `--worst N`, or `ksdp sql --to`", err=True)
 
 
 def _left_out(store: Store, summary: Summary, document: str) -> bool:
@@ -283,34 +266,6 @@ def _declared(store: Store, path: Path, summary: Summary) -> DeclaredSpec:
     return read.declared
 
 
-class TableName(StrEnum):
-    """The tables of an audit."""
-
-    verdicts = "verdicts"
-    statistics = "statistics"
-    effects = "effects"
-    unbiased = "unbiased"
-
-
-def export(
-    audit: AuditArgument,
-    to: Annotated[Path, typer.Option("--to", help="A file: .csv, .json or .parquet says the format.")],
-    table: Annotated[TableName, typer.Option("--table", help="The table to write.")] = TableName.verdicts,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="In CSV, write texts as they are, also what spreadsheets would run.")
-    ] = False,
-    store: StoreOption = Path("ksdp-store"),
-) -> None:
-    """Write a table of an audit as CSV, JSON or Parquet."""
-    from ksdp.storage.audits.history import read_summary
-    from ksdp.storage.audits.sql import export_table
-
-    opened, audit = opened_audit(store, audit)
-    rows = export_table(opened, audit, table.value, to, raw=raw)
-    tell_void(read_summary(opened.audit(audit)))
-    typer.echo(f"{rows} rows  {to}")
-
-
 def compare(
     before: Annotated[str, typer.Argument(help="The earlier audit: its id, or the beginning of it, or `latest`.")],
     after: Annotated[str, typer.Argument(help="The other audit.")],
@@ -350,14 +305,23 @@ def compare(
 def sql(
     audit: AuditArgument,
     query: Annotated[str | None, typer.Argument(help="A query in SQL. Default: list the tables.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="A .csv, .json or .parquet file for the answer. Default query: all verdicts."),
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Query an audit's tables in SQL (DuckDB), with the values and who was in every run; or list the tables."""
+    """Query an audit's tables in SQL (DuckDB), with the values and who was in every run; list or export them."""
     from ksdp.storage.audits.history import read_summary
-    from ksdp.storage.audits.sql import ask, described_tables
+    from ksdp.storage.audits.sql import ask, described_tables, write_answer
 
     opened, audit = opened_audit(store, audit)
+    if to is not None:
+        written = write_answer(opened, audit, query or "select * from verdicts", to)
+        tell_void(read_summary(opened.audit(audit)))
+        typer.echo(json.dumps({"rows": written, "file": str(to)}) if as_json else f"{written} rows  {to}")
+        return
     if query is None:
         told_tables = described_tables(opened, audit)
         if as_json:

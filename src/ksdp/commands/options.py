@@ -112,20 +112,16 @@ class PlaceOptions:
     here: HereOption = None
     dask: DaskOption = None
 
-    def place(self, performance: Path | None = None) -> Place:
-        """Where it is done, before anything is read or written; and where Dask's performance report goes."""
+    def place(self) -> Place:
+        """Where it is done, before anything is read or written."""
         from ksdp.flows.audits.place import Place
         from ksdp.tasks.cluster import dask_address
 
         if self.here is None:
-            if performance is not None and not performance.parent.is_dir():
-                raise InputError(f"`--performance-report`: there is no folder {performance.parent}.")
             workers = int(self.dask) if self.dask is not None and self.dask.isdecimal() else None
             if workers == 0:
                 raise InputError("`--dask` must be at least 1 worker, or the address of a scheduler; got 0.")
-            return Place(workers, dask_address(None if workers else self.dask), performance=performance)
-        if performance is not None:
-            raise InputError("`--here` is without Dask, `--performance-report` is Dask's: leave one of them out.")
+            return Place(workers, dask_address(None if workers else self.dask))
         if self.dask is not None:
             raise InputError("`--here` is without Dask, `--dask` is with it: name one of them.")
         return Place(self.here, here=True)

@@ -24,8 +24,8 @@ from ksdp.commands.options import (
 )
 from ksdp.commands.present import appetite_code
 
-_RETRY_SECONDS = 60.0
-"""Seconds before the first retry; the pause doubles each time."""
+_TRIES = {"retries": 2, "retry_delay_seconds": 60.0, "timeout_seconds": None}
+"""Parameters of a deployment, which Prefect's page can change; the pause doubles with each retry."""
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule.")]
 
 
@@ -57,25 +57,12 @@ class SpendingOptions:
     ] = "lord"
 
 
-@dataclass(frozen=True)
-class AttemptOptions:
-    """Options that say how often Prefect tries a run, and for how long."""
-
-    retries: Annotated[
-        int, typer.Option("--retries", min=0, help="Number of retries after a failure, the first a minute later.")
-    ] = 2
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0.1, help="Most seconds that an attempt may take.")
-    ] = None
-
-
 @with_options
 def schedule(
     *,
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; read again at every run.")],
     calendar: CalendarOptions,
     spending: SpendingOptions,
-    attempts: AttemptOptions,
     appetite: AppetiteOption = None,
     link: Annotated[str | None, typer.Option("--link", help="URL of the dashboard, for links.")] = None,
     workers: WorkersOption = None,
@@ -102,12 +89,7 @@ def schedule(
         }
         | asdict(spending)
     )
-    tries = {
-        "retries": attempts.retries,
-        "retry_delay_seconds": _RETRY_SECONDS,
-        "timeout_seconds": attempts.timeout,
-    }
-    deployment = add(Store.open(store), made, calendar.cron, calendar.timezone, tries)
+    deployment = add(Store.open(store), made, calendar.cron, calendar.timezone, _TRIES)
     if as_json:
         shown = {"schedule": made.name, "deployment": deployment, "level": made.level, "budget": made.budget}
         typer.echo(json.dumps(shown | asdict(calendar)))

@@ -16,11 +16,7 @@ _MOST = 10**9
 
 
 def link(path: str, /, anchor: str = "", **query: Any) -> str:
-    """An address; what is None, empty or False is left out.
-
-    >>> link("/audits", series="a b", page=None)
-    '/audits?series=a+b'
-    """
+    """An address; what is None, empty or False is left out."""
     given = [(name, value) for name, value in query.items() if value not in (None, "", False)]
     return path + (f"?{urlencode(given)}" if given else "") + (f"#{anchor}" if anchor else "")
 

@@ -168,10 +168,7 @@ def ecdf_svg(
     document: str,
     statistic: str,
 ) -> Markup:
-    """Draw a statistic's distribution functions over the runs with and without a document, D at its place.
-
-    Curves are thinned to 150 steps each; the steps at D's place are always kept.
-    """
+    """Draw a statistic's distribution functions over the runs with and without a document, D at its place."""
     first, other = numbers(with_values, "with_values"), numbers(without_values, "without_values")
     place, share_with, share_without = gap.place, gap.share_with, gap.share_without
     distance = gap.distance

@@ -17,11 +17,7 @@ _WIDTH, _HEIGHT = 640.0, 360.0
 
 
 def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup:
-    """Draw the gain of each setting against its leak, and the baselines: working alone gives nothing away.
-
-    Across: D below which 95 % of the documents lie, chance taken out; and in a ring what bounds every attack.
-    Upwards: of the gain of the exact run over working alone, on everybody's held-out documents.
-    """
+    """Draw the gain of each setting against its leak, and the baselines: working alone gives nothing away."""
     given = [setting["leak"]["net"] if setting["leak"] else setting["promised"] for setting in advice["tried"]]
     points = [(place, setting) for place, setting in enumerate(advice["tried"]) if given[place] is not None]
     baselines = _baselines(advice)

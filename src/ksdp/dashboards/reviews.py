@@ -94,11 +94,7 @@ def safe_path(text: str, default: str) -> str:
 
 
 def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> tuple[list[Entry], str]:
-    """Record what a form decides about one document or several: (entries, what was begun, or nothing).
-
-    Each `document` has a `saw` of the same place; where boxes were ticked, only those (`chosen`) are meant, or
-    with `every` all documents of the list that the form came from, as they stood at the entry `seen`.
-    """
+    """Record what a form decides about one document or several: (entries, what was begun, or nothing)."""
     try:
         decision = Decision(form.one("decision"))
     except ValueError as error:

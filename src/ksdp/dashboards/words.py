@@ -13,66 +13,38 @@ _TITLE = 200
 
 
 def count(value: float) -> str:
-    """A whole number with commas.
-
-    >>> count(17706)
-    '17,706'
-    """
+    """A whole number with commas."""
     return f"{value:,.0f}"
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
-    """A number of fixed digits; a dash where there is none.
-
-    >>> decimal(0.987), decimal(float("nan"))
-    ('0.99', '–')
-    """
+    """A number of fixed digits; a dash where there is none."""
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with up to three digits.
-
-    >>> percent(0.05), percent(0.001)
-    ('5 %', '0.1 %')
-    """
+    """A share as a percentage with up to three digits."""
     return f"{100 * share:.3g} %"
 
 
 def plural(number: float, one: str, many: str) -> str:
-    """The number with the word that fits it.
-
-    >>> plural(1, "document", "documents"), plural(1200, "document", "documents")
-    ('1 document', '1,200 documents')
-    """
+    """The number with the word that fits it."""
     return f"{count(number)} {one if number == 1 else many}"
 
 
 def timestamp(at: datetime | str) -> str:
-    """A time for people, in UTC.
-
-    >>> timestamp(datetime(2026, 11, 3, 7, 5, tzinfo=UTC))
-    '3 Nov 2026, 07:05 UTC'
-    """
+    """A time for people, in UTC."""
     when = datetime.fromisoformat(at) if isinstance(at, str) else at
     return f"{when.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
 
 
 def power_of_ten(exponent: float) -> Markup:
-    """10 to a power, written as such, so that nothing underflows.
-
-    >>> power_of_ten(-118.71)
-    Markup('10<sup>−118.7</sup>')
-    """
+    """10 to a power, written as such, so that nothing underflows."""
     return Markup(f"10<sup>{f'{exponent:.1f}'.replace('-', '−')}</sup>")
 
 
 def p_value(log10_p: float) -> Markup:
-    """A p-value from its logarithm: three decimals down to 0.001, below that how seldom; to the end in the title.
-
-    >>> p_value(-1.0), p_value(-4.5)
-    (Markup('0.100'), Markup('<span class="p" title="10^−4.5">1 in 31,600</span>'))
-    """
+    """A p-value from its logarithm: three decimals down to 0.001, below that how seldom."""
     if log10_p >= -3:
         return Markup(f"{10**log10_p:.3f}")
     power = f"{log10_p:.1f}".replace("-", "−")
@@ -85,20 +57,12 @@ def p_value(log10_p: float) -> Markup:
 
 
 def coded(sentence: str) -> Markup:
-    """A sentence of ours, with what it quotes (commands, keys, names) set as code.
-
-    >>> coded("“ksdp review” shows it.")
-    Markup('<code>ksdp review</code> shows it.')
-    """
+    """A sentence of ours, with what it quotes (commands, keys, names) set as code."""
     return Markup(str(escape(sentence)).replace("“", "<code>").replace("”", "</code>"))
 
 
 def duration(seconds: float) -> str:
-    """A time in the two units that matter.
-
-    >>> duration(61.2), duration(0.42), duration(7500)
-    ('1 min 1 s', '0.4 s', '2 h 5 min')
-    """
+    """A time in the two units that matter."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -124,11 +88,7 @@ def breaking(name: Markup) -> Markup:
 
 
 def label(name: str) -> Markup:
-    """An id or another name from outside: escaped, isolated from the text's direction, cut in the middle if long.
-
-    >>> label("<b>")
-    Markup('<bdi>&lt;b&gt;</bdi>')
-    """
+    """A name from outside: escaped, isolated from the text's direction, cut in the middle if long."""
     clean = "".join("�" if unicodedata.category(c) in ("Cc", "Cf") else c for c in name)
     if len(clean) <= _KEEP:
         return Markup(f"<bdi>{escape(clean)}</bdi>")

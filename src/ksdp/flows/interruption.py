@@ -49,12 +49,7 @@ def _never() -> str:
 
 
 def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str] = _never) -> _Result:
-    """Run a flow to its end or to Ctrl-C, or until `lost` says why it cannot go on, which `KsdpError` then says.
-
-    `asyncio.run` cancels the flow at Ctrl-C and waits for it, and a library that catches the cancellation, or
-    loses it while it talks to a server, keeps the command alive. Here the wait ends after some seconds, and
-    threads that wait for workers hear of it. Where something is lost, nobody waits for what is left of the flow.
-    """
+    """Run a flow to its end or to Ctrl-C, or until `lost` says why it cannot go on."""
     halt = _halt.get() or threading.Event()  # a run within a run stops with it
     token, runner, before = _halt.set(halt), asyncio.Runner(), logging.root.manager.disable
     try:
@@ -138,11 +133,7 @@ def interrupts_wait() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_stay_here() -> Iterator[None]:
-    """Keep Ctrl-C from children that are started here: a terminal sends it to all, and one that imports prints it.
-
-    Children inherit what the thread that starts them lets through, so that this one lets SIGINT wait and another,
-    which starts nothing, takes it. Whoever starts children ends them by other signals.
-    """
+    """Keep Ctrl-C from children that are started here, which would print it."""
     ready, over = threading.Event(), threading.Event()
 
     def hear() -> None:
@@ -161,10 +152,7 @@ def interrupts_stay_here() -> Iterator[None]:
 
 
 def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """In a child, before it runs anything: have it signalled when its parent dies, however that comes about.
-
-    Linux only; a signal that nobody can catch leaves the parent no time to end its children itself.
-    """
+    """In a child, before it runs anything: have it signalled when its parent dies, however that comes about."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, number)

@@ -119,11 +119,7 @@ class Searched:
 
 
 def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place: Place = ANYWHERE) -> Searched:
-    """Ask the cheapest question first: what is gained, what is proved, and what an audit says.
-
-    Of settings whose noise or draw proves the margin, the one that surely gains most is audited as `ksdp clear`
-    does. Where none gains, those that few sampled documents speak against are, and the gain of the list decides.
-    """
+    """Ask the cheapest question first: what is gained, what is proved, and what an audit says."""
     source = spec_rows(spec, base)
     bound = _row_bound(source)
     settings = candidates(spec, source.features, bound)
@@ -267,11 +263,7 @@ class Search:
         return found
 
     def measured(self) -> list[int]:
-        """Places of the useful settings without a proof that a sample of documents does not speak against.
-
-        Documents that are left out had hidden the others, and as many again go in each round of `ksdp clear`: a
-        setting at which half of the quota measures above the margin does not end.
-        """
+        """Places of the useful settings without a proof that a sample of documents does not speak against."""
         most = self.limits.quota * self.population
         open_yet = [n for n, one in enumerate(self.tried) if one.promised is None and one.setting.pairs is None]
         useful = [n for n in self.useful() if n in open_yet and 2 * self.tried[n].absent <= most]

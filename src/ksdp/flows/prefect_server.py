@@ -96,10 +96,7 @@ class Server:
 
 @contextlib.contextmanager
 def reached(server: Server) -> Iterator[None]:
-    """Let Prefect in this process talk to this server.
-
-    Prefect reads the environment when it is imported: an earlier import must learn of this server too.
-    """
+    """Let Prefect in this process talk to this server."""
     from httpx import HTTPError
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 

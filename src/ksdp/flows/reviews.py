@@ -48,12 +48,7 @@ from ksdp.tasks.audit_ref import AuditRef, open_plan
 
 
 def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
-    """Start `ksdp audit AUDIT` for all that more runs are decided for in an audit; in a sentence, what was done.
-
-    One process at a time continues an audit, and waits for another audit that is running in the store. It inherits
-    the lock from here, so that there is no moment in which it is neither started nor dead. What it prints goes to
-    `reviews/more-runs/<audit>.log`.
-    """
+    """Start `ksdp audit AUDIT` for all that more runs are decided for, and say in a sentence what was done."""
     shared = read_spec(store.audit(audit)).design.kind == "shared"
     with claimed(store, audit) as mine:
         if mine is None:
@@ -106,11 +101,7 @@ def decide(
     *,
     saw: int | None = None,
 ) -> list[Entry]:
-    """Record one decision about documents of an audit, or of a corpus; all or none. The entries of the log.
-
-    Whether a second person must confirm is the policy of the store. `more-runs` is recorded only; `more_runs`
-    runs them.
-    """
+    """Record one decision about documents of an audit, or of a corpus; all or none. The entries of the log."""
     if decision not in set(Decision):
         raise InputError(f"`decision` must be one of {', '.join(Decision)}; got {decision!r}.")
     if not documents:
@@ -216,11 +207,7 @@ def more_runs(
     held: int | None = None,
     clock: Clock = utc_now,
 ) -> Summary:
-    """Audit again with more runs, and return the summary of the audit that continues this one.
-
-    Its runs contain this one's (shared design), its level is half of this one's, and it asks the same question, so
-    it supersedes this one: decide there. `ksdp.storage.audits.continuation.read_progress` says how far it is.
-    """
+    """Audit again with more runs, and return the summary of the audit that continues this one."""
     opened, wanted = Store.open(store, create=False), wanted or WantedRuns()
     summary = read_summary(opened.audit(audit))
     with claimed(opened, audit, held) as mine:
@@ -256,11 +243,7 @@ class Patience:
 
 
 def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
-    """The newest audit that asked what `audit` asked, and its documents that people must still answer for.
-
-    These are the sensitive ones, by this audit or another of the question, without `exclude` or `accept` in force,
-    and any that waits for a second person.
-    """
+    """The newest audit that asked what `audit` asked, and its documents that people must still answer for."""
     opened = Store.open(store, create=False)
     newest = (newer_audits(opened, audit) or [audit])[0]
     states = snapshot(opened, newest).states
@@ -289,10 +272,7 @@ def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:
 
 
 async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
-    """Return when no document of the audit waits for people; the id of the audit that they decided about.
-
-    Called inside a Prefect flow, it keeps an artifact `approval-<audit>` of what is waited for.
-    """
+    """Return when no document of the audit waits for people; the id of the audit that they decided about."""
     from prefect.artifacts import acreate_markdown_artifact
 
     end = time.monotonic() + patience.timeout.total_seconds()

@@ -54,10 +54,7 @@ def _remedy(where: Path) -> str:
 
 
 def damage(store: Store) -> list[Damage]:
-    """All damage of a store: every file with a checksum, block, log, ledger and signature is read.
-
-    Blocks at a URL are not read: their server keeps them, and whoever uses them compares their pages.
-    """
+    """All damage of a store: every file with a checksum, block, log, ledger and signature is read."""
     faults = [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
     return [*faults, *_of_verdicts(store, {Path(fault.where).parts[:2] for fault in faults})]
 
@@ -221,12 +218,7 @@ class Runs:
 
 
 def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
-    """All runs of a store: which stay, which may be deleted, and why.
-
-    Runs stay that an audit of a signed clearance rests on, however old; that an audit rests on which was finished
-    within `keep`; and those of no finished audit, if one of their files was written within it. Tables, verdicts,
-    reviews and the ledger are never deleted: what was proved sensitive is not forgotten.
-    """
+    """All runs of a store: which stay, which may be deleted, and why."""
     check_none_lost(store)
     summaries = {audit: read_summary(store.audit(audit)) for audit in store.audits()}
     signed = {audit: digest for digest, audits in read_ledger(store).signed.items() for audit in audits}

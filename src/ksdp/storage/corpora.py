@@ -107,8 +107,7 @@ def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
     if spec.columns is not None:
         return "table", None
     columns = open_columns(path, spec.encoding)
-    triplet = {spec.user, spec.item, spec.rating}
-    return ("ratings" if triplet <= set(columns.names) else "table"), columns
+    return ("ratings" if set(spec.triplet) <= set(columns.names) else "table"), columns
 
 
 def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
@@ -125,7 +124,7 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         ("labels", matrix),
         ("vocabulary", matrix or kind in ("text", "ratings")),
         ("text", kind == "text"),
-        ("columns", kind == "table"),
+        ("columns", kind in ("table", "ratings")),
         ("categories", kind == "table"),
     ):
         if not applies and getattr(spec, key):
@@ -141,7 +140,7 @@ def column_names(spec: CorpusSpec, features: int | None = None) -> tuple[str, ..
     """Names of the columns before any lever, if the spec gives them; `features` of them, if that is known."""
     if spec.vocabulary is not None:
         return read_vocabulary(Path(spec.vocabulary), spec.encoding, features)
-    return None if spec.columns is None else (*spec.columns, *category_names(spec))
+    return None if spec.columns is None or spec.format == "ratings" else (*spec.columns, *category_names(spec))
 
 
 def category_names(spec: CorpusSpec) -> tuple[str, ...]:
@@ -154,13 +153,7 @@ MEMORY = "memory"
 
 
 def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
-    """Read, check and weigh a corpus.
-
-    `format = "auto"` goes by the name of the file (`demo`; `.npz`, `.mtx`: counts; `docword*.txt`: docword), then
-    by the keys given (`text`: text; `columns`: table), then by the columns there are (user, item and rating:
-    ratings; else table). Columns keep the file's order; rows that end without features are kept out and listed in
-    `Corpus.left_out`. Inverse document frequencies count all rows of the file.
-    """
+    """Read, check and weigh a corpus."""
     if spec.path == MEMORY:
         raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
     return corpus_of(find_source(spec, base), nonnegative=nonnegative)
@@ -197,7 +190,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     matrix = finished(weighted, levers)
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
-        no_word = " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
+        no_word = " No line of `corpus.vocabulary` is a word: 3 to 20 letters in lower case."
         why = no_word if file.kind == "text" and not raw.nnz else ""
         raise Refused(file.path, f"no feature is left in any of {matrix.shape[0]} rows.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
@@ -221,17 +214,11 @@ def left_names(here: CorpusSpec) -> tuple[str, ...]:
 
 
 def rows_hash(spec: CorpusSpec, base: Path) -> str:
-    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns.
-
-    Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
-    text becomes terms.
-    """
+    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns."""
     here, _copies = fetched(spec, base, COLUMN_FILES)
     if here.missing == "median":
         raise SpecError("`corpus.missing` median is of one file: fill the numbers before a run among parties.")
-    settings = here.model_dump(
-        mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
-    )
+    settings = here.model_dump(mode="json", include={"weighting", "idf", "rows", "stop_words", "levers"})
     for key in LEVER_FILES:
         name = settings["levers"][key]
         if name is not None:

@@ -244,10 +244,7 @@ def write_findings(
     known: Mapping[str, NDArray[np.float64]],
     absent: tuple[NDArray[np.str_], NDArray[np.float64]] | None = None,
 ) -> None:
-    """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs.
-
-    Last stand the `absent`, who are sensitive before any run, with their bounds.
-    """
+    """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs."""
     documents, count = tested.distance.shape
     names = np.array([name for name, _ in statistics], dtype=object)
     row = np.arange(documents)
@@ -370,13 +367,7 @@ _ROUNDING = 1e-9
 
 
 def check_verdicts(folder: Path, spec: Spec) -> pa.Table:
-    """Read the verdicts of an audit, and derive each anew from the stored p-values and bounds.
-
-    A document is sensitive where the adjusted p of "at most the margin" is at or below the level, or absence tells
-    more than the margin; and clear where that of "at least the margin" is, or where its bound on every attack is
-    accepted. An adjusted p is at least the step-up of the raw ones, and these are at least the largest over the
-    statistics' own table.
-    """
+    """Read the verdicts of an audit, and derive each anew from the stored p-values and bounds."""
     rows, rule = read_verdicts(folder), spec.decision_in_run
     absent = np.array([proof == Proof.ABSENCE for proof in rows["proof"].to_pylist()], np.bool_)
     below, adjusted = rows["log10_p_below"].to_numpy(), rows["log10_adjusted_p_below"].to_numpy()

@@ -31,8 +31,7 @@ def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: 
         raise SpecError("`gain.time` needs ratings as they are: no weights, shrinking, basis or clipping.")
     columns = file.columns
     times = columns.numbers(time, missing=True)
-    users, names = columns.coded(spec.user)
-    items, titles = columns.coded(spec.item)
+    (users, names), (items, titles) = (columns.coded(name) for name in spec.triplet[:2])
     agreed = column_names(spec) or tuple(map(str, titles))
     order = {name: column for column, name in enumerate(agreed)}
     of_item = np.array([order.get(str(title), -1) for title in titles])[items]
@@ -80,13 +79,7 @@ def gain_rows(
     listed: Collection[str] | None = None,
     weigh: Callable[[CorpusSpec], Corpus] | None = None,
 ) -> GainRows:
-    """Documents that have features both with and without a spec's levers.
-
-    Where ids are `listed`, only these documents may enter a run. `weigh` has the rows of a corpus section already.
-
-    Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
-    idf in the place of a public one's columns that are not in the reference.
-    """
+    """Documents that have features both with and without a spec's levers."""
     source = source.under(spec.corpus)
     file = source.file
     weigh = weigh or (lambda of: weighed_corpus(source.under(of), nonnegative=nonnegative))

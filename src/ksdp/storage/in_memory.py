@@ -36,11 +36,7 @@ def corpus_in_memory(
     party: Sequence[str] | None = None,
     group: Sequence[str] | None = None,
 ) -> Corpus:
-    """Make a corpus of a matrix, a table with named columns, or texts.
-
-    A matrix is taken as it is: nothing is weighed unless the spec says so. Texts are counted and weighed as those
-    of a file, and a table's columns are read as those of a Parquet file.
-    """
+    """Make a corpus of a matrix, a table with named columns, or texts."""
     spec, copies = fetched(spec, Path(), COLUMN_FILES)
     data = arrow_or_same(data)
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
@@ -136,8 +132,8 @@ def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
     if not table.num_rows:
         raise CorpusError("the table has no rows.")
     columns = columns_of(table, _WHERE)
-    triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
-    kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
+    triplet = set(spec.triplet) <= set(columns.names) and (spec.columns is None or spec.format == "ratings")
+    kind = "text" if spec.text else "ratings" if triplet else "table"
     return SourceFile(spec, _WHERE, kind, columns, copies)
 
 
@@ -234,7 +230,6 @@ _DECIDED = (
     "party_size",
     "with_runs",
     "looks",
-    "stop_when_open",
     "fresh_runs",
     "without_runs",
     "sampling",
@@ -263,25 +258,13 @@ class Recorded:
 
 
 def recorded_runs(given: Recorded, corpus: Corpus) -> RecordedRuns:
-    """The recorded runs of the documents of a corpus.
-
-    Raises
-    ------
-    InputError
-        If the tables are refused.
-    """
+    """The recorded runs of the documents of a corpus."""
     arrays, runs = read_observables(given.observables)
     return RecordedRuns(arrays, read_inclusion(given.inclusion, runs, corpus.ids), corpus.features)
 
 
 def recorded_tables(made: RecordedRuns, tables: Mapping[str, Any], design: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a spec that audits recorded runs: what the record decides, nobody else does.
-
-    Raises
-    ------
-    InputError
-        If the design says what the record decides.
-    """
+    """The tables of a spec that audits recorded runs: what the record decides, nobody else does."""
     if wrong := [key for key in design if key in _DECIDED]:
         raise InputError(f"`design.{wrong[0]}` is what the recorded runs say; leave it out.")
     recorded = {
@@ -297,13 +280,7 @@ def recorded_tables(made: RecordedRuns, tables: Mapping[str, Any], design: Mappi
 
 
 def recorded_in_spec(tables: Mapping[str, Any], base: Path) -> Recorded:
-    """The two files that `[mechanism]` of a spec names, relative to its folder.
-
-    Raises
-    ------
-    InputError
-        If one is missing, or something else is said.
-    """
+    """The two files that `[mechanism]` of a spec names, relative to its folder."""
     mechanism = dict(tables["mechanism"])
     mechanism.pop("name")
     if set(mechanism) != {"observables", "inclusion"}:

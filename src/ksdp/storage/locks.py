@@ -38,10 +38,7 @@ def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | N
 
 @contextlib.contextmanager
 def shared_lock(path: Path) -> Iterator[None]:
-    """Hold a lock for reading while the context lasts; wait for a writer, not for other readers.
-
-    Nothing is made: without the lock's file nobody has written, and there is nobody to wait for.
-    """
+    """Hold a lock for reading while the context lasts; wait for a writer, not for other readers."""
     if not path.is_file():
         yield
         return
@@ -59,10 +56,7 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
-    """Hold a lock that another process can be started with, while the context lasts.
-
-    A process that is started with the descriptor holds the lock too, and goes on holding it.
-    """
+    """Hold a lock that another process can be started with, while the context lasts."""
     with _opened(path, os.O_RDWR | os.O_CREAT, held) as descriptor:
         yield descriptor if _take_soon(descriptor) else None
 
@@ -84,10 +78,7 @@ def is_locked(path: Path) -> bool:
 
 
 def held_until_closed(descriptor: int) -> bool:
-    """Lock an open file until it is closed; whether it still has a name (see `unlink_unlocked`).
-
-    Where the file system has no locks, nothing is held.
-    """
+    """Lock an open file until it is closed; whether it still has a name (see `unlink_unlocked`)."""
     with contextlib.suppress(StoreError):
         _take(descriptor, fcntl.LOCK_EX)
     return os.fstat(descriptor).st_nlink > 0

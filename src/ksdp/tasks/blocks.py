@@ -125,10 +125,7 @@ def followed(ref: AuditRef, tell: Callable[[int], None]) -> Iterator[None]:
 
 
 def compute_block(ref: AuditRef, block: Block) -> BlockDone:
-    """Make sure that a block's values are stored, with as little work as the store allows.
-
-    Idempotent: a block that is there is left alone, a damaged one is named, dropped and computed again.
-    """
+    """Make sure that a block's values are stored, with as little work as the store allows."""
     plan, folders = open_plan(ref), folders_of(ref)
     damaged: list[str] = []
     keep = plan.spec.store.observables != "none"
@@ -208,10 +205,7 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
 
 
 def all_whole(ref: AuditRef) -> bool:
-    """Whether every block that a stage's findings rest on is in the store and, read to its end, what was written.
-
-    Those that are not are dropped, so that they are made again.
-    """
+    """Whether every block that a stage's findings rest on is in the store, and is what was written."""
     folders = folders_of(ref)
     wanted = [] if folders.dropped else [(folders.values, folders.values_key)]
     blocks = open_plan(ref).blocks

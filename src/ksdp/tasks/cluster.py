@@ -13,7 +13,6 @@ import importlib.util
 import inspect
 import logging
 import os
-import re
 import threading
 import time
 from collections import defaultdict
@@ -28,7 +27,6 @@ from typing import Any, cast
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import ClusterSpec
-from ksdp.storage.store import write_text
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.local_workers import (
@@ -93,20 +91,6 @@ def open_workers(
     if address is None and asked is not None:
         address = dask_address(asked.address, insecure=asked.insecure)
     return _of_this_machine(count or os.cpu_count() or 1) if address is None else _at(address)
-
-
-@contextmanager
-def performance_written(address: str, file: Path | None) -> Iterator[None]:
-    """Write what Dask knows of how the work went, one HTML file that loads nothing; without `file`, nothing."""
-    if file is None:
-        yield
-        return
-    from distributed import performance_report
-
-    with _connected(address) as client, client.as_current(), performance_report(str(file), mode="inline"):
-        yield
-    page = file.read_text(encoding="utf-8")
-    write_text(file, re.sub('<link rel="shortcut icon"[^>]*>', "", page))  # of Dask's own site
 
 
 @contextmanager
@@ -197,7 +181,7 @@ def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
 
     address = cluster.scheduler_address
     with Client(address, security=credentials(address), set_as_default=False) as client:
-        count = _first_worker(client, asked.patience, f"`cluster.class` {asked.cluster_class!r}")
+        count = _first_worker(client, f"`cluster.class` {asked.cluster_class!r}")
         return Workers(address, getattr(cluster, "dashboard_link", None), count)
 
 
@@ -302,20 +286,18 @@ def _named_cluster(asked: ClusterSpec) -> Iterator[Any]:
         yield started
 
 
-def _first_worker(client: Any, patience: float, whose: str) -> int:
-    until = time.monotonic() + patience
+def _first_worker(client: Any, whose: str) -> int:
+    until = time.monotonic() + _PATIENCE
     while not (count := len(client.scheduler_info(n_workers=-1)["workers"])):
         if time.monotonic() > until:
-            raise InputError(
-                f"{whose} had no worker for {patience:.0f} s; `cluster.patience` is how long to wait."
-            )
+            raise InputError(f"{whose} had no worker for {_PATIENCE:.0f} s.")
         time.sleep(0.2)
     return count
 
 
 _log = logging.getLogger("ksdp.tasks")
 _PATIENCE = 600.0
-"""Seconds that somebody's scheduler may be gone."""
+"""Seconds to wait for the first worker, and for a scheduler that is gone."""
 _LOOK = 0.02
 """Seconds between two looks at what is done."""
 _GONE = ("scheduler-connection-lost", "scheduler-restart")
@@ -366,10 +348,7 @@ def spread(
     attempt: int = 0,
     stopped: threading.Event | None = None,
 ) -> list[Any]:
-    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives.
-
-    A later `attempt` computes again what an earlier one has. KeyboardInterrupt once it is `stopped`.
-    """
+    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives."""
     results: dict[int, Any] = {}
     losses, name = 0, str(attempt)
     while len(results) < len(arguments):

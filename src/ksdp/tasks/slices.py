@@ -46,10 +46,7 @@ def pairs_parts(plan: Plan, pairs: int) -> list[PairsPart]:
 
 
 def compute_pairs(ref: AuditRef, part: PairsPart) -> NDArray[np.float64]:
-    """Advantages on some pairs, shape (n_documents, n_pairs), from the store or computed and stored.
-
-    Idempotent: what is there is read, what is damaged is named, dropped and computed again.
-    """
+    """Advantages on some pairs, shape (n_documents, n_pairs), from the store or computed and stored."""
     plan = open_audit(ref)
     folder, key = _place(ref, plan)
     try:

@@ -37,7 +37,7 @@ def table(mechanism, rows: GainRows, asked: GainSpec) -> dict:
 
 
 def test_unlike_parties_gain_and_one_that_is_alone_knows_its_own() -> None:
-    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    rows, asked = unlike(), GainSpec(splits=2)
     found = table(PDSVD(rank=3), rows, asked)
     assert found[0, "exact", "", ALL, "energy"] > 0.95
     # Its other two directions are noise: they hold what chance gives of the others' (a quarter).
@@ -54,7 +54,7 @@ def test_unlike_parties_gain_and_one_that_is_alone_knows_its_own() -> None:
 
 
 def test_a_gain_is_of_the_documents_that_may_enter() -> None:
-    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    rows, asked = unlike(), GainSpec(splits=2)
     mine = dataclasses.replace(rows, listed=rows.party != "bob")
     found, every = table(PDSVD(rank=3), mine, asked), table(PDSVD(rank=3), rows, asked)
     judged = OTHERS + "bob"
@@ -65,7 +65,7 @@ def test_a_gain_is_of_the_documents_that_may_enter() -> None:
 
 
 def test_scores_are_those_of_a_plain_svd() -> None:
-    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    rows, asked = unlike(), GainSpec(splits=2)
     found = table(PDSVD(rank=2), rows, asked)
     values = {key: value for key, value in found.items() if key[1] == "exact" and key[3] == ALL}
     from ksdp.audit.learning.gain import _split  # the same documents, learnt from by scikit-learn
@@ -90,7 +90,7 @@ def test_alike_parties_with_many_documents_gain_nothing_and_that_is_said_first()
 
 
 def test_noise_costs_gain_and_only_the_run_is_learnt_again_without_baselines() -> None:
-    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    rows, asked = unlike(), GainSpec(splits=2)
     noisy = Noisy("pd-svd", noise=0.5, scale=1.0, parameters={"rank": 3})
     found = table(noisy, rows, asked)
     assert found[0, "run", "", ALL, "energy"] < found[0, "exact", "", ALL, "energy"]
@@ -108,7 +108,7 @@ def test_the_exact_run_has_no_noise() -> None:
 def test_levers_are_judged_in_the_columns_of_the_corpus() -> None:
     rows, lift = unlike(), sp.csr_array(np.eye(9)[:, :2])
     levered = GainRows(sp.csr_array(rows.judge @ lift), rows.judge, lift, rows.party)
-    found = table(PDSVD(rank=1), levered, GainSpec(splits=2, held_out=0.2))
+    found = table(PDSVD(rank=1), levered, GainSpec(splits=2))
     # The third party's direction is no column any more: two of three directions, one of them learnt.
     assert 0.15 < found[0, "run", "", ALL, "energy"] < 0.5
 
@@ -144,7 +144,7 @@ def tastes(users: int = 240, items: int = 30) -> GainRows:
 
 
 def test_later_ratings_are_predicted_by_what_parties_learn_together() -> None:
-    rows, asked = tastes(), GainSpec(splits=3, held_out=0.3, parties=12)
+    rows, asked = tastes(), GainSpec(splits=3, parties=12)
     mechanism = PDNMF(rank=2, weighted=True, beta=0.1, delta=0.1, sweeps=30)
     found = summarise_gain(tuple(gain_scores(mechanism, rows, asked, 5)), "pd-nmf", asked, named=False)
     main = found.measures[0]
@@ -176,7 +176,7 @@ def test_what_is_foretold_is_judged_as_by_hand() -> None:
 
 
 def test_a_run_of_a_draw_learns_from_fewer_and_nobody_else_does() -> None:
-    rows, asked = unlike(), GainSpec(splits=2, held_out=0.2)
+    rows, asked = unlike(), GainSpec(splits=2)
     drawn = dataclasses.replace(rows, drawn=0.2)
     whole, part = (table(PDSVD(rank=3), each, asked) for each in (rows, drawn))
     for key, value in whole.items():

@@ -111,12 +111,7 @@ def test_levels_of_attempts_add_up_and_stop_at_one() -> None:
 
 @pytest.mark.parametrize(
     ("certificate", "decision", "level"),
-    [
-        ({"pairs": 9}, {}, 0.055),
-        ({"pairs": 9, "level": 0.02}, {}, 0.07),
-        ({"pairs": 9}, {"clear_level": 0.01}, 0.011),
-        (None, {"clear_level": 0.01}, 0.01),
-    ],
+    [({"pairs": 9}, {}, 0.055), ({"pairs": 9}, {"clear_level": 0.01}, 0.011), (None, {"clear_level": 0.01}, 0.01)],
 )
 def test_the_level_is_that_of_clear_and_of_its_certificates(
     certificate: dict[str, Any] | None, decision: dict[str, Any], level: float

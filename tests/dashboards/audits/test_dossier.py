@@ -49,8 +49,6 @@ recipients = ["the hospitals"]
 prior = 0.1
 people = 30
 dpo_advice = "Leave the sensitive out."
-dpo_followed = false
-dpo_reason = "None is left."
 measures_approved_by = "Ada"
 review_date = 2031-05-01
 [declared.parties]
@@ -95,13 +93,7 @@ def test_what_is_declared_changes_no_number(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [
-        ({"dpo_followed": True}, "goes with `dpo_advice`"),
-        ({"dpo_advice": "No.", "dpo_followed": False}, "goes with `dpo_reason`"),
-        ({"review_date": "soon"}, "review_date"),
-        ({"prior": 1.5}, "prior"),
-        ({"owner": "Ada"}, "no such key"),
-    ],
+    [({"review_date": "soon"}, "review_date"), ({"prior": 1.5}, "prior"), ({"owner": "Ada"}, "no such key")],
 )
 def test_what_is_declared_is_checked(wrong: Mapping[str, object], said: str) -> None:
     with pytest.raises(SpecError, match=said):
@@ -121,7 +113,7 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
     assert "Registry &lt;of&gt; three" in page
     missing = {"auditor", "dpia", "harm", "residual_risk_accepted_by", "review_triggers"}
     assert missing <= set(dossier.missing)
-    assert not {"controller", "prior", "dpo_followed", "dpo_reason"} & set(dossier.missing)
+    assert not {"controller", "prior"} & set(dossier.missing)
     facts = [one for chapter in dossier.chapters for one in chapter.facts if one.name == "Not declared"]
     named = [line for one in facts for line in one.text]
     assert sum(line.count(",") + 1 for line in named) == len(dossier.missing)

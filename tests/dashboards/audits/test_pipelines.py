@@ -171,7 +171,7 @@ def test_most_documents_are_counted_and_not_named(
     assert len(named) == 2
     assert "<U+202E>" in named[0].attrib["name"]
     messages = [r["message"]["text"] for r in sarif["runs"][0]["results"]]
-    assert any("Named: 2; `ksdp export" in message for message in messages)
+    assert any("Named: 2; `ksdp sql" in message for message in messages)
 
 
 def test_a_part_of_the_corpus_is_never_a_pass(folder: Path, tmp_path: Path) -> None:

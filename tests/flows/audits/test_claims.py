@@ -56,9 +56,6 @@ def test_the_claim_stands_beside_what_was_proved(
     assert not found.out["read"]
     # The spec simulates; what is audited is what real parties draw.
     assert found.out["guarantee"]["sampler"]["name"] == "discrete"
-    if code == 0:
-        fast = ksdp("claim", spec, "--store", store, "--runs", "20", "--simulated", "--json", check=0).out
-        assert fast["guarantee"]["sampler"]["name"] == "fast"
     again = ksdp("claim", spec, "--store", store, "--runs", "150", "--json", check=code).out
     assert again["read"]
     assert {**again, "read": False} == found.out

@@ -48,7 +48,7 @@ def test_a_schedule_is_a_deployment(
     typed: Typed, nightly: tuple[Any, ...], tmp_path: Path, server: dict[str, str]
 ) -> None:
     options = ("--full-every", "7", "--budget", "spending", "--link", "https://review.example", "--name", "made")
-    made = typed(*nightly, *options, "--timezone", "Europe/Vienna", "--retries", "3", "--json", check=0).out
+    made = typed(*nightly, *options, "--timezone", "Europe/Vienna", "--json", check=0).out
     assert (made["deployment"], made["cron"], made["level"]) == ("ksdp-schedule/made", "30 2 * * *", 0.05)
     kept = read_schedule(Store(tmp_path / "store"), "made")
     assert (kept.full_every, kept.budget, kept.link) == (7, "spending", "https://review.example")
@@ -57,7 +57,7 @@ def test_a_schedule_is_a_deployment(
     assert (calendar["cron"], calendar["timezone"]) == ("30 2 * * *", "Europe/Vienna")
     assert there["work_pool_name"] == pool_of(Store(tmp_path / "store"))
     assert there["parameters"] == {
-        "store": str(tmp_path / "store"), "schedule": "made", "retries": 3, "retry_delay_seconds": 60.0,
+        "store": str(tmp_path / "store"), "schedule": "made", "retries": 2, "retry_delay_seconds": 60.0,
         "timeout_seconds": None,
     }  # fmt: skip
     typed(*nightly, *options, "--cron", "0 4 * * 1", check=0)
@@ -80,7 +80,6 @@ def test_two_stores_of_one_server_have_different_names(
         (("--timezone", "Europe/Atlantis"), "`timezone`"),
         (("--budget", "generous"), "`budget`"),
         (("--full-every", "-1"), "`full_every`"),
-        (("--retries", "-1"), "--retries"),
         (("--appetite", "none.toml"), "none.toml cannot be read"),
     ],
 )

@@ -24,7 +24,6 @@ from ksdp.storage.in_memory import read_observables
 from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.counts import read_counts, read_docword
 from ksdp.storage.readers.files import contents, read_toml
-from ksdp.storage.readers.text import check_pattern
 
 
 def bomb(path: Path, member: str, megabytes: int, **others: np.ndarray) -> Path:
@@ -84,19 +83,6 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
         for read in (contents, read_toml, read_protocol_file, read_clearance, load_public, load_private):
             with pytest.raises(KsdpError, match="no regular file"):
                 read(path)
-
-
-@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])
-def test_a_pattern_that_never_ends_is_stopped(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksdp.storage.readers.text._SECONDS", 1.0)
-    texts = ["a" * 40 + "!", "x" * 40, "ab" * 40]
-    with pytest.raises(SpecError, match="`corpus.token_pattern` takes more than"):
-        check_pattern(CorpusSpec(path="x.csv", token_pattern=pattern), texts)
-
-
-def test_a_sensible_pattern_is_taken() -> None:
-    check_pattern(CorpusSpec(path="x.csv", token_pattern=r"[a-zé]{2,}"), ["Résumé of a text"] * 50)
-    check_pattern(CorpusSpec(path="x.csv"), ["never tried: it is the default"])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

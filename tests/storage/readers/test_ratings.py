@@ -83,7 +83,9 @@ def test_wrong_entries(read):
         assert message(read, frame) == f"a.parquet, row 2, column `{name}`: is missing."
     assert message(read, ROWS.assign(team=["a", "b", None]), party="team").endswith("column `team`: is missing.")
     assert "there is no column `rating`" in message(read, ROWS.drop(columns="rating"))
-    assert "there is no column `stars`" in message(read, ROWS, rating="stars")
+    assert "there is no column `stars`" in message(
+        read, ROWS, format="ratings", columns=("user_id", "item_id", "stars")
+    )
 
 
 def test_the_id_is_the_user(read):

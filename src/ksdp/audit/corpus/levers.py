@@ -78,11 +78,7 @@ def finished(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
 
 
 def lift(levers: Levers, features: int) -> sp.csr_array:
-    """From columns of the corpus without levers to columns with them: X_levered is about X lift.
-
-    Exact for columns chosen or shrunk and a basis where lengths do not change. It brings what is learnt
-    back: a direction v of the levered columns is lift v in those of the corpus.
-    """
+    """From columns of the corpus without levers to columns with them: X_levered is about X lift."""
     columns = np.arange(features) if levers.columns is None else levers.columns
     shape = (features, len(columns))
     matrix = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)

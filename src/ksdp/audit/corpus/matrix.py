@@ -106,10 +106,7 @@ class Corpus:
 
 
 def restrict(corpus: Corpus, rows: NDArray[np.int64]) -> Corpus:
-    """Return the corpus of some rows, in the given order, with the ids they have.
-
-    Features stay as they are, those that only other rows use included, so that results of both can be compared.
-    """
+    """Return the corpus of some rows, in the given order, with the ids they have."""
     rows = np.asarray(rows, dtype=np.int64)
     return Corpus(
         sp.csr_array(corpus.matrix[rows]),

@@ -27,6 +27,10 @@ MANY_SPLITS, FEW_SPLITS, FEW_ENTRIES = 20, 5, 300_000
 _LEVEL = 0.05
 
 
+HELD_OUT = 0.1
+"""Share of the documents that nobody learns from, in each split."""
+
+
 @dataclass(frozen=True, eq=False)
 class GainRows:
     """A corpus with and without levers, the same documents in the same order."""
@@ -109,7 +113,7 @@ def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
     count = rows.judge.shape[0]
     labels = party_labels(rows, asked, rng)
     order = rng.permutation(count)
-    held, public = max(1, round(asked.held_out * count)), 0 if rows.basis is not None else asked.public or 0
+    held, public = max(1, round(HELD_OUT * count)), 0 if rows.basis is not None else asked.public or 0
     test, shown = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
     test[order[:held]] = True
     shown[order[held : held + public]] = True
@@ -135,10 +139,7 @@ def gain_scores(
     baselines: bool = True,
     owners: bool = True,
 ) -> Iterator[Score]:
-    """Every learner's scores, split by split.
-
-    Without `baselines` those of the run alone, in the same splits; without `owners` on all documents alone.
-    """
+    """Every learner's scores, split by split."""
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
     rank = traits_of(mechanism).rank or 1
     for number in range(asked.splits or usual_splits(rows.judge.nnz)):
@@ -298,14 +299,14 @@ class GainSummary:
 
 def summarise_gain(scores: Sequence[Score], mechanism: str, asked: GainSpec, named: bool) -> GainSummary:
     """Intervals over splits of what `gain_scores` found, of the measures that the run has."""
-    ratio = asked.held_out / (1 - asked.held_out)
+    ratio = HELD_OUT / (1 - HELD_OUT)
     measures = tuple(dict.fromkeys(score.measure for score in scores if score.learner == "run"))
     order = sorted(measures, key=lambda name: ("minus RMSE" not in name, measures.index(name)))
     parties = tuple(sorted({score.party for score in scores if score.party}))
     found = tuple(_measure([s for s in scores if s.measure == name], name, parties, ratio) for name in order)
     alike = asked.parties is not None or not named
     splits = len({score.split for score in scores})
-    return GainSummary(GAIN_VERSION, mechanism, parties, alike, splits, asked.held_out, found)
+    return GainSummary(GAIN_VERSION, mechanism, parties, alike, splits, HELD_OUT, found)
 
 
 def _for_mine(own: Interval, others: Interval) -> str:

@@ -92,12 +92,7 @@ def topic_match(learnt: Learnt, exact: Learnt) -> float:
 
 
 def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
-    """Minus the error of predicted ratings, and NDCG@10 of their order, of users who were not learnt from.
-
-    A part of each user's ratings is hidden, at random. The others, less their mean, are fitted by the basis
-    (ridge), and what that says of the hidden ones is clipped to the range of ratings. Users with fewer than ten
-    ratings are passed over.
-    """
+    """Minus the error of predicted ratings, and NDCG@10 of their order, of users who were not learnt from."""
     hidden = np.zeros(documents.nnz, dtype=bool)
     for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
         if stop - start >= _TOP:
@@ -106,10 +101,7 @@ def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> 
 
 
 def foretold(learnt: Learnt, given: sp.csr_array, later: sp.csr_array) -> tuple[float, float]:
-    """The same of ratings that came later than those given: of users with ten in all, and two of each kind.
-
-    By topics of a weighted NMF they are predicted as a party predicts them (`ratings.Predictor`).
-    """
+    """The same of ratings that came later than those given: of users with ten in all, and two of each kind."""
     before, after = np.diff(given.indptr), np.diff(later.indptr)
     users = np.flatnonzero((before + after >= _TOP) & (before >= 2) & (after >= 2))
     if not len(users):

@@ -53,10 +53,7 @@ class Certifiable(Protocol):
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """Return a function of another database: its mean over `coins` bounds the total variation of the two laws.
-
-        Its values are in [0, 1]; the laws are those of the releases on the two databases.
-        """
+        """Return a function of another database, whose mean over `coins` bounds their total variation."""
 
 
 @dataclass(frozen=True)

@@ -164,10 +164,7 @@ def _add_outer(walk: _Walk) -> None:
 
 @njit(cache=True, nogil=True)
 def row_times_panel(indices: Any, data: Any, panel: Any, begin: int, end: int, sums: Any) -> None:
-    """sums = sum over p in [begin, end) of data[p] panel[indices[p]], for one row of a sparse matrix.
-
-    `indices` are below `len(panel)`, which is not checked; `panel` as `panel_of` lays it out, `sums` as wide.
-    """
+    """sums = sum over p in [begin, end) of data[p] panel[indices[p]], for one row of a sparse matrix."""
     _times(indices, data, panel, begin, end, sums)
 
 
@@ -183,10 +180,7 @@ def csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) 
 
 @njit(cache=True, nogil=True)
 def squared_csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) -> None:
-    """The product of the rows' squared entries with `panel`; then, of its last line, the largest products.
-
-    `out` is n x (the panel's width + a line); its last columns hold max over a of x_a^2 panel[a], 0 at least.
-    """
+    """The product of the rows' squared entries with `panel`; then, of its last line, the largest products."""
     for i in range(out.shape[0]):
         _squared_times(indices, data, panel, indptr[i], indptr[i + 1], out[i])
 
@@ -205,10 +199,7 @@ def add_rows_to_panel(indptr: Any, indices: Any, data: Any, values: Any, panel: 
 
 
 def lined(shape: tuple[int, ...], precision: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
-    """Zeros that begin at a cache line: a panel's row is then in as few lines as it fills.
-
-    NumPy's own arrays begin 16 bytes behind one, which makes passes over a panel take a half longer.
-    """
+    """Zeros that begin at a cache line: a panel's row is then in as few lines as it fills."""
     size = math.prod(shape) * np.dtype(precision).itemsize
     buffer = np.zeros(size + LINE, np.uint8)
     first = -buffer.ctypes.data % LINE
@@ -235,10 +226,7 @@ def panel_of(rows: NDArray[np.float64], precision: type[np.floating[Any]] = np.f
 
 @intrinsic
 def eight_products(typing: Any, weights: Any, panel: Any, row: Any, first: Any) -> Any:
-    """Eight lanes, from `first`, of weights @ panel[row], as ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)).
-
-    Contiguous float64, whose length nobody checks.
-    """
+    """Eight lanes, from `first`, of weights @ panel[row], as ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7))."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         small, eight = ir.IntType(32), ir.VectorType(ir.DoubleType(), 8)

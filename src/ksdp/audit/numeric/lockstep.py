@@ -15,10 +15,7 @@ _Result = TypeVar("_Result")
 def lockstep(
     generators: Iterable[Generator[_Yielded, _Sent, _Result]], sent: Iterable[_Sent]
 ) -> tuple[list[_Yielded], list[_Result]]:
-    """Send each generator what is meant for it: what all of them yield next, or what all of them return.
-
-    One of the two lists is empty. If some are done while others are not, that is a ProtocolError.
-    """
+    """Send each generator what is meant for it: what all of them yield next, or what all of them return."""
     yielded, results = list[_Yielded](), list[_Result]()
     for generator, each in zip(generators, sent, strict=True):
         try:

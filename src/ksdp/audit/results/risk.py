@@ -60,24 +60,14 @@ class Risk:
 
 
 def gaussian_mu(advantage: float) -> float | None:
-    """The mu of a Gaussian mechanism with this advantage; None where it is infinite.
-
-    >>> round(gaussian_mu(0.2), 3)
-    0.507
-    """
+    """The mu of a Gaussian mechanism with this advantage; None where it is infinite."""
     from statistics import NormalDist  # `ksdp list` does without
 
     return None if advantage >= 1 else 2 * NormalDist().inv_cdf((1 + max(advantage, 0.0)) / 2)
 
 
 def least_precision(prior: float, advantage: float) -> float:
-    """How often a claim is right at least, by a threshold whose rates differ by `advantage`.
-
-    Of all pairs of rates with this difference it is lowest where nobody who took part is missed: TPR 1, FPR 1 - D.
-
-    >>> least_precision(0.1, 0.0), round(least_precision(0.1, 0.9), 3)
-    (0.1, 0.526)
-    """
+    """How often a claim is right at least, by a threshold whose rates differ by `advantage`."""
     return precision(prior, 1.0, 1.0 - advantage)
 
 

@@ -74,10 +74,7 @@ def absence_summary(plan: Plan) -> parts.AbsenceSummary | None:
 
 
 def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
-    """Bounds of the share that leaks more than the margin (at all, where that is 0); None where none were drawn.
-
-    p of "at most the margin" is that of the look which decided, scaled to the whole level as the others are.
-    """
+    """Bounds of the share that leaks more than the margin (at all, if that is 0); None where none were drawn."""
     if not isinstance(plan.spec.design.documents, int):
         return None
     rule, decisions = plan.spec.decision_in_run, interim.decisions

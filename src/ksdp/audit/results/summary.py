@@ -132,6 +132,12 @@ class Summary(StoredSummary):
         return next((bound for bound in self.bounds if bound.by == by), None)
 
     @property
+    def row(self) -> dict[str, Any]:
+        """Its line in a table of audits."""
+        found = {"detected": self.detected, "documents": self.documents, "largest_D": self.largest_distance}
+        return self.verdicts.as_dict() | found | {"runs": self.runs, "seconds": self.seconds, "valid": self.valid}
+
+    @property
     def largest_distance(self) -> float:
         """The largest D of any document under any statistic."""
         proved = 0.0 if self.absence is None else self.absence.largest_bound

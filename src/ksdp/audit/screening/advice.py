@@ -78,10 +78,7 @@ _MOST_COLUMNS = 2000
 
 
 def candidates(spec: Spec, features: int, row_bound: float | None) -> list[Setting]:
-    """The settings that are worth a look: the spec as it stands, proofs of its margin, then measured noise.
-
-    `row_bound` is what no row is longer than by the spec's own weighting, or a public typical length.
-    """
+    """The settings that are worth a look: the spec as it stands, proofs of its margin, then measured noise."""
     has, rank, opens = _has(spec)
     ranks = [] if rank is None else [r for r in dict.fromkeys((rank, *_RANKS)) if rank <= r < features]
     own = [None if r == rank else r for r in ranks] or [None]
@@ -256,20 +253,14 @@ class Leak:
 
 
 def chance_distance(n_with: int, n_without: int, statistics: int = 1) -> float:
-    """D of the largest of some statistics below which at least 95 % of documents stay where nothing leaks.
-
-    By the limit law of Kolmogorov's statistic, whose tail is 2 exp(-2 x^2), times the statistics.
-    """
+    """D of the largest of some statistics below which at least 95 % of documents stay where nothing leaks."""
     return math.sqrt(math.log(2 * statistics / 0.05) / 2 * (1 / n_with + 1 / n_without))
 
 
 def sampled_leak(
     plan: Plan, *, level: float, population: int, quota: float = 0.0, statistics: Sequence[Statistic] = ()
 ) -> Leak:
-    """Run a plan here and look at its documents; stop as soon as the share above the margin is settled.
-
-    The level is split over the looks, so that the limits hold wherever it stops. Default statistics: the plan's.
-    """
+    """Run a plan here and look at its documents; stop as soon as the share above the margin is settled."""
     statistics = statistics or plan.statistics
     if not plan.reading.all:
         raise SpecError("a sampled leak needs `design.without_runs` all.")

@@ -97,11 +97,7 @@ class AuditQuestion:
 
 
 def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
-    """Derive the question of a spec. A default written out, 1 as 1.0, or a part in rows, asks nothing new.
-
-    The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten. A
-    function, whose name is new at each call, is known by its code.
-    """
+    """Derive the question of a spec. A default written out, 1 as 1.0, or a part in rows, asks nothing new."""
     mechanism = mechanism_of(spec.mechanism)
     name = mechanism.code if isinstance(mechanism, FunctionMechanism) else mechanism.name
     asked = {"name": name, "parameters": parameters_of(mechanism)}

@@ -50,11 +50,7 @@ _ME, _OTHERS = "listed", "others"
 
 
 def list_spec(plan: Plan, listed: int, number: int, me: str | None = None) -> Spec:
-    """The spec of a list's own audit: fresh runs, half the level of the audit before, the same share in a run.
-
-    The levels of all rounds add up to at most the first audit's. Documents of the run are a share of the list, so
-    that a run that all listed documents enter has no fewer than were audited.
-    """
+    """The spec of a list's own audit: fresh runs, half the level of the audit before, the same share in a run."""
     tables = plan.spec.tables_at_level(lambda level: level / 2)
     share = plan.holdings.size / drawn_from(plan)
     tables["seed"] = derived_seed(plan.spec.seed, Purpose.SCREEN, number)
@@ -112,12 +108,7 @@ def pool_size(spec: Spec, documents: int) -> int:
 
 
 def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
-    """The spec that audits `drawn` documents, with runs that no round has seen.
-
-    The design is balanced where the documents fit into half of the databases, shared elsewhere. Where the spec
-    names documents, the sample is of those. `units` is how many there are in the whole corpus, `pool` how many of
-    them the victim's databases are drawn from.
-    """
+    """The spec that audits `drawn` documents, with runs that no round has seen."""
     tables = spec.model_dump(mode="json")
     tables["seed"] = search_seed(spec.seed)
     design, named = tables["design"], spec.design.documents

@@ -231,10 +231,7 @@ def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targ
 
 
 def drawn_controls(design: Design, block: Block, controls: int) -> tuple[Bits, NDArray[np.float64]]:
-    """Inclusion bits of control documents and standard normal noise, shape (n_controls, n_runs) each.
-
-    They are independent of the data and of each other.
-    """
+    """Inclusion bits of control documents and standard normal noise, shape (n_controls, n_runs) each."""
 
     def drawn(run: int, *place: int) -> np.random.Generator:
         return generator(design.seed, Purpose.CONTROL, block.lane, run, *place)

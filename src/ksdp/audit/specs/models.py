@@ -88,7 +88,9 @@ def _keys(tables: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
     for at, part in enumerate(loc):
         inside = isinstance(here, Mapping)
         last = at == len(loc) - 1
-        if str(part).startswith(("constrained", "function")) or (inside and part not in here and not last):
+        if str(part).startswith(("constrained", "function", "tuple[", "dict[")) or (
+            inside and part not in here and not last
+        ):
             continue
         name = str(part)
         keys.append(name if name.isprintable() else ascii(name))
@@ -110,11 +112,7 @@ def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
 
 
 def meant(wrong: str, known: Iterable[str]) -> str:
-    """A question for the name that is nearest to a wrong one, with a space behind it; empty where none is near.
-
-    >>> meant("rnak", ["rank", "solver"])
-    'did you mean `rank`? '
-    """
+    """A question for the name that is nearest to a wrong one, with a space behind it; empty where none is near."""
     close = get_close_matches(wrong, known, n=1)
     return f"did you mean `{close[0]}`? " if close else ""
 
@@ -229,9 +227,6 @@ class StoreSpec(Section, frozen=True):
     values: Literal["small", "all", "none"] = "small"
     """Keep what every statistic gave in every run, so that any document's distributions are drawn at once. `none`
     computes one document's again when it is asked for. `small` keeps them where all take at most 512 MiB."""
-    values_at_once: Annotated[float, Field(gt=0)] = 4.0
-    """GiB of values on disk at once, where they are not kept. What takes more is measured and tested part by part
-    of the documents; no number depends on it."""
     precision: Literal["float32", "float64"] = "float32"
     """Precision of stored observables and values. Observables are in double precision in any case if exact sums of
     rounds are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows.
@@ -262,8 +257,6 @@ class ClusterSpec(Section, frozen=True):
     path."""
     insecure: bool = False
     """Allow a scheduler without TLS and a URL without encryption: only where nobody else can reach either."""
-    patience: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds to wait for the first worker."""
 
     @field_validator("cluster_class")
     @classmethod
@@ -322,8 +315,6 @@ class GainSpec(Section, frozen=True):
 
     splits: Annotated[int, Field(ge=2, le=1000)] | None = None
     """Random ones. Default: 20; 5 where the corpus has more than 300,000 entries."""
-    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the documents that nobody learns from, in each split."""
     parties: Annotated[int, Field(ge=2, le=64)] | None = None
     """Drawn alike, in place of those that `corpus.party` names. Default: those; three where it names none."""
     public: Annotated[int, Field(ge=2)] | None = None
@@ -361,13 +352,8 @@ class CorpusSpec(Section, frozen=True):
     group: str | None = None
     """Column that names whose documents belong together, such as one person's."""
     columns: tuple[str, ...] | None = None
-    """Numeric columns of a table; all numeric ones where there is none."""
-    user: str = "user_id"
-    """Column of a ratings file that names the user: one document."""
-    item: str = "item_id"
-    """Column of a ratings file that names the item: one feature."""
-    rating: str = "rating"
-    """Column of a ratings file that holds the rating, a number."""
+    """Numeric columns of a table; all numeric ones where there is none. With `format = "ratings"`: the user (one
+    document), the item (one feature) and the rating, a number; default `user_id`, `item_id`, `rating`."""
     labels: FileName | None = None
     """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
     vocabulary: FileName | None = None
@@ -385,12 +371,8 @@ class CorpusSpec(Section, frozen=True):
     """A number of a table that is missing: refused, the row left out, or the median of its column in its place."""
     categories: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Columns of a table that become one column of 0 and 1 for each of these values, named `column_value`."""
-    stemming: str | None = None
-    """A Snowball language (`english`); none by default."""
     stop_words: Literal["english", "none"] = "english"
-    """Words that texts are read without."""
-    token_pattern: str = r"(?u)\b[^\W\d_]{3,20}\b"
-    """Regular expression of the words of a text."""
+    """Words that texts are read without. A word is 3 to 20 letters, in lower case."""
     min_documents: Annotated[int, Field(ge=1)] = 2
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
@@ -404,6 +386,17 @@ class CorpusSpec(Section, frozen=True):
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
     levers: LeversSpec = Field(default_factory=LeversSpec)
     """The next section."""
+
+    @model_validator(mode="after")
+    def _three_of_ratings(self) -> CorpusSpec:
+        if self.format == "ratings" and self.columns is not None and len(set(self.columns)) != 3:
+            raise ValueError("`columns` of ratings must name the columns of the user, the item and the rating.")
+        return self
+
+    @property
+    def triplet(self) -> tuple[str, ...]:
+        """Names of the columns of the user, the item and the rating."""
+        return self.columns if self.format == "ratings" and self.columns else ("user_id", "item_id", "rating")
 
     def __hash__(self) -> int:
         """Hash all keys; one of them is a dictionary, which has no hash of its own."""
@@ -440,9 +433,6 @@ class DesignSpec(Section, frozen=True):
     documents times runs are a million or more.
     Only documents that are still undecided are measured further, and the audit ends where there is none. `end`:
     decide once, with every document measured in all runs."""
-    stop_when_open: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """End at a look where at most this share of the documents is undecided, and leave them so: the last runs are
-    half of the cost and decide few."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
@@ -482,9 +472,8 @@ class CertificateSpec(Section, frozen=True):
     """Paired runs that bound every attack, where noise of a density that is known is added."""
 
     pairs: Annotated[int, Field(ge=2)] = 200
-    """Each costs a run of the mechanism for every document: no certificate unless it is asked for."""
-    level: Fraction | None = None
-    """Probability that any bound is wrong, which is added to the level of "clear". Default: a tenth of that."""
+    """Each costs a run of the mechanism for every document: no certificate unless it is asked for. Its level is a
+    tenth of that of "clear", on top of it."""
 
 
 class PlantedSpec(Section, frozen=True):
@@ -504,53 +493,50 @@ class PlantedSpec(Section, frozen=True):
 
 
 _Words = Annotated[str, Field(max_length=2000)]
+FACTS = (
+    *("controller", "parties", "purpose", "legal_basis", "dpia", "recipients", "data_subjects", "harm"),
+    *("release", "how_often", "released_before", "main_attacks", "auditor", "measures", "dpo_advice"),
+    *("measures_approved_by", "residual_risk_accepted_by", "review_triggers"),
+)
+"""What a dossier states in words, beside the numbers and the date of `DeclaredSpec`."""
 
 
-class DeclaredSpec(Section, frozen=True):
-    """Facts that no audit can measure and a dossier must state (`ksdp dossier`); others are named as missing."""
+class DeclaredSpec(BaseModel, extra="allow", frozen=True, defer_build=True):
+    """Facts that no audit can measure and a dossier must state (`ksdp dossier`); others are named as missing.
 
-    controller: _Words = ""
-    parties: dict[str, _Words] = Field(default_factory=dict)
-    """Name to role."""
-    purpose: _Words = ""
-    legal_basis: _Words = ""
-    dpia: _Words = ""
-    """Where the data protection impact assessment is."""
-    recipients: tuple[_Words, ...] = ()
-    data_subjects: _Words = ""
+    Other facts are texts, lists of texts, or tables of names and texts. They say who it is about: `controller`,
+    `parties` (name to role), `recipients`, `data_subjects`, `auditor`. They say what leaves: `release`,
+    `how_often`, `released_before`, `main_attacks`, `harm`, `measures`. They say why, and who answers for it:
+    `purpose`, `legal_basis`, `dpia`, `dpo_advice`, `measures_approved_by`, `residual_risk_accepted_by`,
+    `review_triggers`.
+    """
+
+    __pydantic_extra__: dict[str, _Words | tuple[_Words, ...] | dict[str, _Words]] = Field(init=False)
     people: Annotated[int, Field(ge=1)] | None = None
-    """How many they are."""
-    release: _Words = ""
-    """Data that leaves."""
-    how_often: _Words = ""
-    released_before: _Words = ""
-    """From the same data."""
-    main_attacks: _Words = ""
-    """Why those tried are the main ones."""
+    """Number of people whose data it is."""
     prior: Annotated[float, Field(gt=0, lt=1)] | None = None
     """How sure an attacker is beforehand that somebody took part."""
-    harm: _Words = ""
-    """To who is found out."""
-    measures: tuple[_Words, ...] = ()
-    """Taken, and what they cost."""
-    auditor: _Words = ""
-    """Person who audited, and from whom independent."""
-    dpo_advice: _Words = ""
-    dpo_followed: bool | None = None
-    dpo_reason: _Words = ""
-    """Why it was not followed."""
-    measures_approved_by: _Words = ""
-    residual_risk_accepted_by: _Words = ""
     review_date: date | None = None
-    review_triggers: tuple[_Words, ...] = ()
+    """Day of the next review."""
 
     @model_validator(mode="after")
-    def _fits(self) -> DeclaredSpec:
-        if self.dpo_followed is not None and not self.dpo_advice:
-            raise ValueError("`dpo_followed` goes with `dpo_advice`: say what was advised.")
-        if self.dpo_followed is False and not self.dpo_reason:
-            raise ValueError("`dpo_followed = false` goes with `dpo_reason`: say why.")
+    def _facts(self) -> DeclaredSpec:
+        for name in self.model_extra or {}:
+            if name not in FACTS:
+                raise ValueError(
+                    f"there is no such key `{name}`; {meant(name, FACTS)}Facts are {', '.join(FACTS)}."
+                )
         return self
+
+    def text(self, fact: str) -> str:
+        """The words of a fact in one line; empty if it is not declared."""
+        said = (self.model_extra or {}).get(fact, "")
+        return said if isinstance(said, str) else "; ".join(said)
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """Every fact by its name, those that are not declared included."""
+        return dict.fromkeys((*FACTS, "people", "prior", "review_date")) | self.model_dump()
 
 
 SAID_ALONE = frozenset({"title", "declared"})
@@ -590,21 +576,16 @@ class Spec(Section, frozen=True):
         return self
 
     def tables(self) -> dict[str, Any]:
-        """The sections by name, as `parse_spec` takes them: what `model_dump` gives, and who computes it.
-
-        No store keeps `[cluster]`, and no number depends on it; a spec that is made from this one keeps it.
-        """
+        """The sections by name, as `parse_spec` takes them: what `model_dump` gives, and who computes it."""
         cluster = None if self.cluster is None else self.cluster.model_dump(mode="json", by_alias=True)
         return self.model_dump(mode="json") | {"cluster": cluster}
 
     def tables_at_level(self, part: Callable[[float], float]) -> dict[str, Any]:
-        """`tables` with this part of every level: of discoveries, of "clear" and of the certificate."""
+        """`tables` with this part of every level: of discoveries and of "clear"."""
         tables = self.tables()
         tables["decision"]["level"] = part(self.decision.level)
         if self.decision.clear_level is not None:
             tables["decision"]["clear_level"] = part(self.decision.clear_level)
-        if self.certificate is not None and self.certificate.level is not None:
-            tables["certificate"]["level"] = part(self.certificate.level)
         return tables
 
     @property
@@ -656,9 +637,8 @@ class Spec(Section, frozen=True):
 
     @property
     def certificate_level(self) -> float:
-        """The level of the certificate, the default filled in."""
-        given = None if self.certificate is None else self.certificate.level
-        return self.decision.for_clear / 10 if given is None else given
+        """The level of the certificate."""
+        return self.decision.for_clear / 10
 
     @property
     def level_of_clear(self) -> float:
@@ -687,7 +667,6 @@ class Spec(Section, frozen=True):
             tables["design"].pop(name)
         for name in ("level", "clear_level"):
             tables["decision"].pop(name)
-        (tables["certificate"] or {}).pop("level", None)
         text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -74,13 +74,7 @@ def _whitening(observables: Observables, name: str) -> Floats:
 
 
 def row_space_energy(observables: Observables, documents: Documents) -> Floats:
-    """Energy of the document in the row space of the basis: x^T B^T (B B^T)^+ B x.
-
-    It is the squared length of x's projection. For V, whose rows are orthonormal, that is |P|^2; for T a
-    pseudo-inverse with the cutoff of `whitening` serves, so that equal or empty topics count once or not at all.
-
-    One number a document, between 0 and |x|^2.
-    """
+    """Energy of the document in the row space of the basis: x^T B^T (B B^T)^+ B x."""
     rows = basis_products(observables, documents)
     if basis_name(observables) == "T":
         rows = rows_times(rows, _whitening(observables, "T"))
@@ -181,10 +175,7 @@ def _over_support(observables: Observables, documents: Documents) -> Floats:
 
 
 def missing_weight(observables: Observables, documents: Documents) -> Floats:
-    """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj).
-
-    One number a document, in [0, 1].
-    """
+    """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj)."""
     sums = _over_support(observables, documents)
     return np.divide(sums[:, 0], sums[:, 2], out=np.zeros(len(sums)), where=sums[:, 2] > 0)
 

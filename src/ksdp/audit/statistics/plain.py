@@ -72,14 +72,7 @@ class _OfNumbers:
 
 
 def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[TableStatistic, ...]:
-    """The statistics that look at these arrays; every array is read by one at least.
-
-    Examples
-    --------
-    >>> rows = statistics_of_arrays([Release("centres", (3, 5)), Release("offset", (3,))], 5)
-    >>> [statistic.name for statistic in rows]
-    ['projection:centres', 'match:centres', 'distance:centres', 'sum:offset', 'size:offset']
-    """
+    """The statistics that look at these arrays; every array is read by one at least."""
     rows: list[TableStatistic] = []
     for array in shapes:
         scores: list[_OfVectors | _OfNumbers] = []

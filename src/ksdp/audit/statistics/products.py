@@ -98,10 +98,7 @@ def _fitting(observables: Observables, documents: Documents, name: str) -> Float
 def products_beside(
     observables: Observables, documents: Documents, name: str, key: Hashable, rows: Floats
 ) -> Floats:
-    """Products of the documents with other `rows`, in one pass with those with the announced matrix `name`.
-
-    Both are what they would be by themselves, bit for bit (`kernels`). `key` names the rows among all of a run.
-    """
+    """Products of the documents with other `rows`, in one pass with those with the announced matrix `name`."""
     first = _fitting(observables, documents, name)
     parts = [in_panel(part, documents) for part in (first, rows)]
     panel = observables.derive(("padded", name, key, documents.columns), lambda: panel_of(np.vstack(parts)))
@@ -112,10 +109,7 @@ def products_beside(
 
 
 def wide_products(observables: Observables, documents: Documents, name: Hashable, rows: Floats) -> Singles:
-    """X B^T for a B of many rows, shape (n_documents, len(rows)), in single precision: half the time of double.
-
-    Rounding is some 1e-7 of |x| |b|, as that of stored observables. `name` names B among what a run derives.
-    """
+    """X B^T for a B of many rows, shape (n_documents, len(rows)), in single precision: half the time of double."""
     key = ("panel", name, documents.columns)
     panel = observables.derive(key, lambda: panel_of(in_panel(rows, documents), np.float32))
     out = np.empty((len(documents), len(rows)), dtype=np.float32)

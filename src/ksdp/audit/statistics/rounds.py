@@ -40,20 +40,12 @@ def _span_products(observables: Observables, documents: Documents) -> Floats:
 
 
 def span_energy(observables: Observables, documents: Documents) -> Floats:
-    """Energy of the document in the space that the announced blocks of all iterations span.
-
-    One number a document, between 0 and |x|^2.
-    """
+    """Energy of the document in the space that the announced blocks of all iterations span."""
     return row_squares(_span_products(observables, documents))
 
 
 def span_leverage(observables: Observables, documents: Documents) -> Floats:
-    """sum_t <x, s_t>^2 / sigma_t^2 over the Ritz vectors s_t of X^T X: leverage on what all blocks span.
-
-    A value counts as at least `SIGMA_FLOOR` times the largest.
-
-    One number a document, >= 0.
-    """
+    """sum_t <x, s_t>^2 / sigma_t^2 over the Ritz vectors s_t of X^T X: leverage on what all blocks span."""
     sigma = announced(observables, "span_sigma")
     largest = sigma.max(initial=0.0)
     if largest == 0.0:
@@ -84,10 +76,7 @@ def largest_scale(observables: Observables, documents: Documents) -> Floats:
 
 
 def row_space(observables: Observables, names: Iterable[str]) -> Floats:
-    """An orthonormal basis of all rows of the named arrays, shape (rank, features); last axis features.
-
-    Rows are brought to unit length first, and directions that all but vanish drop out, as in `geometry.whitening`.
-    """
+    """An orthonormal basis of all rows of the named arrays, shape (rank, features); last axis features."""
     chosen = tuple(names)
 
     def compute() -> Floats:

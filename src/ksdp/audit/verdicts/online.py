@@ -195,9 +195,4 @@ def next_spec(spec: Spec, budget: LevelBudget, documents: tuple[str, ...] | None
     seed = audit_seed(spec.seed, budget.number) if budget.kind == "lord" else spec.seed
     levels = {"level": budget.next_level, "clear_level": budget.next_clear_level}
     decision = spec.decision.model_copy(update=levels)
-    certificate = spec.certificate
-    if certificate is not None and certificate.level is not None:
-        # What was asked for all certificates of the schedule together, spent like "clear".
-        certificate = certificate.model_copy(update={"level": spent_level(certificate.level, budget.number)})
-    changed = {"seed": seed, "design": design, "decision": decision, "certificate": certificate}
-    return spec.model_copy(update=changed)
+    return spec.model_copy(update={"seed": seed, "design": design, "decision": decision})

@@ -73,10 +73,7 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names], ...] = (
     (
         "signoff",
         "Sign-off",
-        (
-            *("dpo_advice", "dpo_followed", "dpo_reason", "measures_approved_by"),
-            *("residual_risk_accepted_by", "review_date", "review_triggers"),
-        ),
+        (*("dpo_advice", "measures_approved_by", "residual_risk_accepted_by"), "review_date", "review_triggers"),
         (),
     ),
     ("crosswalk", "What is asked for elsewhere", (), ()),
@@ -88,8 +85,6 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names], ...] = (
 _NAMES = {
     "dpia": "Impact assessment (DPIA)",
     "dpo_advice": "Advice of the data protection officer",
-    "dpo_followed": "Advice followed",
-    "dpo_reason": "Why not followed",
     "prior": "Attacker's prior",
 }
 NOT_CLAIMED = (
@@ -218,11 +213,11 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
         made=made,
         valid=summary.valid,
         decision=_decision(summary, signed),
-        for_whom="; ".join(filter(None, (stated.controller, *stated.recipients))) or "nobody is named",
+        for_whom="; ".join(filter(None, map(stated.text, ("controller", "recipients")))) or "nobody is named",
         until=_until(signed, stated, made.date()),
-        answered_by=(
-            f"measures approved by {stated.measures_approved_by or 'nobody named'}; residual risk accepted by "
-            f"{stated.residual_risk_accepted_by or 'nobody named'}"
+        answered_by="; ".join(
+            f"{_heading(key).lower()} {stated.text(key) or 'nobody named'}"
+            for key in ("measures_approved_by", "residual_risk_accepted_by")
         ),
         not_claimed=NOT_CLAIMED,
         missing=missing,
@@ -347,9 +342,7 @@ def _advantage(table: pa.Table, name: str) -> Advantage:
 
 
 def _missing(stated: DeclaredSpec) -> Iterator[str]:
-    for key, value in stated.model_dump().items():
-        if value in ("", (), {}, None) and not (key == "dpo_reason" and stated.dpo_followed is not False):
-            yield key
+    return (key for key, value in stated.all.items() if not value)
 
 
 def _heading(key: str) -> str:
@@ -357,12 +350,9 @@ def _heading(key: str) -> str:
 
 
 def _stated(stated: DeclaredSpec, keys: tuple[str, ...]) -> Iterator[Fact]:
-    missing = set(_missing(stated))
-    for key in keys:
-        value = getattr(stated, key)
-        if key not in missing and value not in ("", None):
-            yield Fact(_heading(key), _words(value), "declared")
-    if names := [_heading(key) for key in keys if key in missing]:
+    facts = stated.all
+    yield from (Fact(_heading(key), _words(facts[key]), "declared") for key in keys if facts[key])
+    if names := [_heading(key) for key in keys if not facts[key]]:
         yield Fact("Not declared", (", ".join(names),), "missing")
 
 
@@ -371,8 +361,6 @@ def _words(value: Any) -> tuple[str, ...]:
         return tuple(f"{name}: {said}" for name, said in value.items())
     if isinstance(value, tuple):
         return value
-    if isinstance(value, bool):
-        return ("yes" if value else "no",)
     return (f"{value:,}" if isinstance(value, int) else str(value),)
 
 
@@ -485,8 +473,9 @@ def _made_with(materials: BillOfMaterials) -> Fact:
 
 def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     counts, margin = summary.verdicts, summary.spec.decision.margin
-    who = f"Answerable: {stated.controller}." if stated.controller else "Nobody is named who answers for it."
-    purpose = f" The purpose: {stated.purpose.rstrip('.')}." if stated.purpose else ""
+    controller = stated.text("controller")
+    who = f"Answerable: {controller}." if controller else "Nobody is named who answers for it."
+    purpose = f" The purpose: {aim.rstrip('.')}." if (aim := stated.text("purpose")) else ""
     yield f"Something will be computed from data about you and others. {who}{purpose}"
     yield (
         "We asked: can somebody who sees what is published find out whether your data was in it? To know, we made "
@@ -517,6 +506,6 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     if counts.every_attack == summary.documents:
         tried = f"It is proved that no attack does better, if {sentences.grounds(summary)}."
     yield f"We tested only whether your data was used. {tried}"
-    harm = f" If it were found out: {stated.harm.rstrip('.')}." if stated.harm else ""
+    harm = f" If it were found out: {feared.rstrip('.')}." if (feared := stated.text("harm")) else ""
     yield f"What happens to data that is not safe enough, people decide: see Sign-off.{harm}"
-    yield f"Questions go to {stated.controller or 'whoever gave you this page'}."
+    yield f"Questions go to {controller or 'whoever gave you this page'}."

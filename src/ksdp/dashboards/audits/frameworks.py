@@ -66,7 +66,7 @@ _ASKED: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
         _ICO,
         "7 sign off and record",
         "signoff",
-        ("measures_approved_by", "residual_risk_accepted_by", "dpo_advice", "dpo_followed", "review_date"),
+        ("measures_approved_by", "residual_risk_accepted_by", "dpo_advice", "review_date"),
         "",
     ),
     (_SATRE, "3.3.06 statistical basis for output checkers", "measured", (), ""),

@@ -150,7 +150,7 @@ def _case(suite: Xml.Element, check: Check, name: str, message: str) -> None:
 def _others(check: Check, summary: Summary) -> str:
     if not check.documents:
         return ""
-    return f" Named: {len(check.documents)}; `ksdp export {summary.audit} --to verdicts.csv` has all."
+    return f" Named: {len(check.documents)}; `ksdp sql {summary.audit} --to verdicts.csv` has all."
 
 
 def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:

@@ -246,10 +246,7 @@ def next_steps(
     learning: GainAndAdvice | None = None,
     spec: str = "SPEC.toml",
 ) -> list[str]:
-    """Why documents are sensitive and what to do next: from an audit to advice, and from there to a signature.
-
-    Half of the undecided take `runs_to_decide` runs; `learning` is what the store has about the same spec.
-    """
+    """Why documents are sensitive and what to do next: from an audit to advice, and from there to a signature."""
     if not summary.valid:
         return [
             "Use no verdict of this audit and release nothing on its account.",
@@ -411,11 +408,7 @@ def drawn_share(summary: Summary) -> str | None:
 
 
 def title(mechanism: str) -> str:
-    """A mechanism's name as the papers print it.
-
-    >>> title("pd-svd"), title("pd-nmf-init"), title("pd-svd with noise"), title("mine:thing")
-    ('PD-SVD', 'PD-NMF-Init', 'PD-SVD with noise', 'mine:thing')
-    """
+    """A mechanism's name as the papers print it."""
     if not mechanism.startswith("pd-"):
         return mechanism
     name, *more = mechanism.split(" ", 1)
@@ -509,11 +502,7 @@ def headline(summary: Summary) -> str:
 
 
 def advantage_means(distance: float) -> str:
-    """Explain what an advantage of this size lets an adversary do.
-
-    D is TPR - FPR of the best threshold, so the adversary is right in (1 + D) / 2 of all cases if half of the
-    cases took part.
-    """
+    """Explain what an advantage of this size lets an adversary do."""
     return (
         f"An advantage of {decimal(distance)} means: with the best threshold on that statistic, an adversary says "
         f"“it took part” {100 * distance:.0f} percentage points more often when the document did take part than "
@@ -565,9 +554,9 @@ def _declared(summary: Summary) -> Iterator[str]:
         yield f"The attacker holds beforehand that a document takes part with a chance of {percent(stated.prior)}."
     if stated.people is not None:
         yield f"People concerned: {count(stated.people)}."
-    if stated.harm:
-        yield f"Harm: {stated.harm.rstrip('.')}."
-    if missing := [name for name in ("prior", "people", "harm") if not getattr(stated, name)]:
+    if harm := stated.text("harm"):
+        yield f"Harm: {harm.rstrip('.')}."
+    if missing := [name for name in ("prior", "people", "harm") if not stated.all[name]]:
         yield f"Not declared: {', '.join(missing)}."
 
 
@@ -629,8 +618,6 @@ def looks(summary: Summary) -> str | None:
         f"after {count(look.runs)} runs {look.verdicts.words} of {count(look.tested)} open" for look in made
     )
     saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
-    if summary.verdicts.undecided and (share := summary.spec.design.stop_when_open):
-        saved = f" At most {percent(share)} were open then, where the spec ends (`design.stop_when_open`)."
     saved = saved if len(made) < len(planned) else ""
     return (
         f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "

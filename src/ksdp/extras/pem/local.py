@@ -57,10 +57,7 @@ def run_pem(
     *,
     rows: int | None = None,
 ) -> PemResult:
-    """Play a host with all clients, the servers and the aggregator, and return the result.
-
-    The terminal, or whatever listens (`ksdp.flows.interruption`), hears of iterations that are done.
-    """
+    """Play a host with all clients, the servers and the aggregator, and return the result."""
     if not clients:
         raise InputError("There must be at least one client.")
     run = run or PemRunSpec()

@@ -142,11 +142,7 @@ class OwnFunctions:
 
 
 def load_functions(path: str, folder: Path) -> OwnFunctions:
-    """Import `module:object`, looked for in a folder and where Python looks.
-
-    The object has the three functions, or is a class that needs no arguments and has them. Its `repr` is what
-    hosts compare, with a hash of its file: so it must say all parameters, as that of a dataclass does.
-    """
+    """Import `module:object`, looked for in a folder and where Python looks."""
     if not _PATH.fullmatch(path):
         raise SpecError(f"`--functions` must be module:object; got {path!r}.")
     module, _, attribute = path.partition(":")

@@ -81,7 +81,7 @@ async def _looks(
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         interim = after_look(interim, documents, number, look, plan.spec.decision_in_run, paper, scope)
         interim = after_certificate(interim, proved, plan.spec.decision_in_run)
-        if len(open_documents(interim)) <= plan.spec.design.stop_when_open * len(plan.audited):
+        if not len(open_documents(interim)):
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])

@@ -40,12 +40,9 @@ class AuditedClaim:
 
 
 def run_claim(
-    spec: Spec, store: Path, *, runs: int, confidence: float, clock: Clock, simulated: bool = False
+    spec: Spec, store: Path, *, runs: int, clock: Clock, confidence: float = 0.95, simulated: bool = False
 ) -> AuditedClaim:
-    """Run the mechanism of a spec on its worst case and store what that proves.
-
-    The noise is that of the vetted sampler, which every real run draws from, whatever sampler the spec names.
-    """
+    """Run the mechanism of a spec on its worst case and store what that proves."""
     made = mechanism_of(spec.mechanism)
     made = made if simulated else as_it_runs(made)
     mechanism = claiming(made)
@@ -104,11 +101,8 @@ class AuditedRun:
         )
 
 
-def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = False) -> AuditedRun:
-    """Run a mechanism once on half of the corpus, each record in by a fair coin, and guess the coins.
-
-    For claims about replaced records half of them have coins, and others fill the run up to one size.
-    """
+def run_once(spec: Spec, base: Path, *, confidence: float = 0.95, simulated: bool = False) -> AuditedRun:
+    """Run a mechanism once on half of the corpus, each record in by a fair coin, and guess the coins."""
     check_runs(LEAST_RUNS, confidence)
     if spec.mechanism.name == "recorded":
         raise SpecError("mechanism 'recorded': nobody here tossed its coins; name a mechanism that can be run.")

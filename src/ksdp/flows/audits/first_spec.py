@@ -59,11 +59,7 @@ def spec_beside(data: str) -> Path:
 
 
 def profile(spec: str, folder: Path) -> list[str]:
-    """A table of the columns of the file of a first spec: what each is taken for, or why it is left out.
-
-    Beside it how many values are missing, how many different ones there are, and the share of the squared length
-    of all that is read as numbers. Nothing where the file has no named columns.
-    """
+    """A table of the columns of the file of a first spec: what each is taken for, or why it is left out."""
     corpus = parse_spec(tomllib.loads(spec)).corpus
     source = find_source(corpus, folder)
     if source.kind not in ("table", "text", "ratings"):

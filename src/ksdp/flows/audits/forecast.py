@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.numeric.sparse_rows import rows_of
 from ksdp.audit.opened import Opened, size_base
-from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
+from ksdp.audit.plan import CONTROLS, VALUES_AT_ONCE, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.proofs import copies_bound
 from ksdp.audit.registry import lent
@@ -110,8 +110,6 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         *_margin(forecast),
         *_low_fpr(forecast),
     ]
-    if (share := forecast.get("stop_when_open")) is not None:
-        lines.append(f"ends      at a planned look where at most {share:.3g} of the documents are open")
     lines += [f"{key:9} {statement['sentence']}" for key in ("safe", "useful") if (statement := forecast.get(key))]
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
     if (proof := forecast.get("promise")) is not None:
@@ -247,7 +245,7 @@ def _forecast(plan: Plan) -> dict[str, Any]:
         "bytes": stays * cost.values + cost.observables + cost.corpus,
         "moved_bytes": cost.moved(0),
         "corpus_bytes": cost.corpus,
-        "passing_bytes": 0 if stays else min(cost.values, int(spec.store.values_at_once * 2**30)),
+        "passing_bytes": 0 if stays else min(cost.values, VALUES_AT_ONCE),
         "parts": parts,
         "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
         "n_with": n_with,
@@ -256,9 +254,6 @@ def _forecast(plan: Plan) -> dict[str, Any]:
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.decision_in_run.margin,
         **_at_low_fpr(plan, rule),
-        "stop_when_open": spec.design.stop_when_open
-        if len(plan.looks) > 1 and spec.design.stop_when_open
-        else None,
         "runs_for_margin": needed,
         "safe": safe,
         "useful": _useful(plan),

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.costs import costs_of, likely_runs
@@ -31,8 +30,6 @@ class Place:
     here: bool = False
     """No Prefect server and no Dask: everything in this process, or in `workers` processes of this machine. The
     default where no Prefect server is there to show the audit, and no cluster is named."""
-    performance: Path | None = None
-    """Where Dask's performance report goes; with it, work is Dask's however small."""
 
 
 ANYWHERE = Place()

@@ -36,12 +36,7 @@ from ksdp.tasks.provenance import versions
 def values_of(
     store: Store, summary: Summary, document: str, statistics: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return the data of a document's tests at its last look: which runs held it, and the values, run by run.
-
-    Where the store does not keep values, the document alone is measured again: on stored observables, or in runs
-    of the mechanism made again from the seed. The values are the same to the last bit, in the shapes of
-    `read_values_by_run`.
-    """
+    """Return the data of a document's tests at its last look: which runs held it, and the values, run by run."""
     place = place_of(store.audit(summary.audit), document)
     if keeps_values(summary):
         return read_values_by_run(store, summary, document, place, statistics)
@@ -78,11 +73,7 @@ def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
 
 
 def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, Any]:
-    """Run the mechanism again, once for every run of the document's last look, and test it under one statistic.
-
-    Nothing cached is read but the spec and the corpus. A document that a design cannot audit alone is measured
-    with all others of its lane.
-    """
+    """Run the mechanism again, once for every run of the document's last look, and test it under one statistic."""
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary = read_summary(folder)

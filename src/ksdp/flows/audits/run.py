@@ -34,7 +34,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, drop_passing
-from ksdp.tasks.cluster import open_workers, performance_written, started_ahead
+from ksdp.tasks.cluster import open_workers, started_ahead
 from ksdp.tasks.local_workers import LocalWorkers, local_workers
 from ksdp.tasks.provenance import versions
 
@@ -75,10 +75,7 @@ class _Calls:
 
 
 def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Summary]:
-    """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
-
-    Products of matrices have one thread, as in workers and commands: their last bits depend on how many share one.
-    """
+    """Run prepared audits one after the other, without a server, also in a notebook's event loop."""
     started = local_workers(workers) if workers is not None and workers > 1 else contextlib.nullcontext()
     with started as several, threadpool_limits(1):
         return [_finished(run_stages(ref, _Calls(several))) for ref in refs]
@@ -117,17 +114,12 @@ def run_audit(opened: Opened, store: Path, place: Place = ANYWHERE, appetite: Ap
 
 
 def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:
-    """Run audits of one store, whose corpora and specs it holds, one after the other.
-
-    With `held` the caller holds the store (`one_at_a_time`).
-    """
+    """Run audits of one store, whose corpora and specs it holds, one after the other."""
     done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
     waiting = [prepared for prepared in audits if prepared.ref not in done]
     if waiting:
         chosen = chosen_place(place, Store(Path(waiting[0].ref.store)), [prepared.plan for prepared in waiting])
         done |= dict(zip((prepared.ref for prepared in waiting), _run_flows(waiting, chosen, held), strict=True))
-    elif place.performance is not None:
-        current().say(f"{place.performance} is not written: all was done before, and nothing is left for Dask.")
     return [done[prepared.ref] for prepared in audits]
 
 
@@ -173,7 +165,6 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         prefect_server(Store(store).prefect) as server,
         open_workers(place.workers, place.dask, cluster_spec) as cluster,
         started_ahead(cluster.address, refs[0]),
-        performance_written(cluster.address, place.performance),
     ):
         sweep_parts(store, time.time())
         current().say(f"{server.words(Store(store).prefect)}   Dask {cluster.dashboard or cluster.address}")
@@ -192,11 +183,7 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
 
 
 def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
-    """Measure other statistics on the cached observables of an audit; no mechanism is run.
-
-    The result has no verdict: the statistics may be named because of what was seen in these runs. A verdict takes
-    fresh runs: an audit that names them, with another seed (`prepare_stored` refuses the same).
-    """
+    """Measure other statistics on the cached observables of an audit; no mechanism is run."""
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary = read_summary(folder)

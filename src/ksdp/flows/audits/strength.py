@@ -30,11 +30,7 @@ from ksdp.storage.store import Store
 
 
 def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWHERE) -> AttackStrength:
-    """Audit the same runs again, with leaks of known size for some of the clear documents.
-
-    Everything else is as it was: documents, statistics, looks and levels. The audit's report shows the result.
-    Interrupted, the same call resumes.
-    """
+    """Audit the same runs again, with leaks of known size for some of the clear documents."""
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary = read_summary(folder)

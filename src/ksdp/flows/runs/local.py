@@ -161,10 +161,7 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
 
 
 def wait_for_parties(run: Run, seconds: float, tell: Callable[[str, bool], None]) -> tuple[str, ...]:
-    """Knock at every party's address until all listen or the time is up; tell of each that comes or goes.
-
-    Nothing is said on these connections: who listens there, only its key can say, to the parties themselves.
-    """
+    """Knock at every party's address until all listen or the time is up; tell of each that comes or goes."""
     names = [node.name for node in run.terms.nodes]
     seen: dict[str, bool] = dict.fromkeys(names, False)
     end = time.monotonic() + seconds

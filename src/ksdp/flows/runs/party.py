@@ -352,10 +352,7 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
 
 
 def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict[str, float] | None:
-    """The epsilon and delta that a mechanism claims for the sizes of this run, where it makes them public.
-
-    None where it claims nothing, or has no noise.
-    """
+    """The epsilon and delta that a mechanism claims for the sizes of this run, where it makes them public."""
     if not isinstance(mechanism, GaussianReleases):
         return None
     try:
@@ -408,11 +405,7 @@ def enter_documents(
     identity: Ed25519PrivateKey | None = None,
     reviews: Path | None = None,
 ) -> ContributedDocuments:
-    """Load a party's corpus and keep the documents that its clearance lists and nobody has excluded.
-
-    The clearance must be for the mechanism of the run with every parameter; of a mechanism with noise all but
-    `sampler`: audits simulate noise of the same law by a faster sampler, which no run takes.
-    """
+    """Load a party's corpus and keep the documents that its clearance lists and nobody has excluded."""
     if clearance is None and not uncleared:
         raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
     if clearance is not None and uncleared:
@@ -557,11 +550,7 @@ def _read(
 
 
 def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard | None = None) -> dict[str, Any]:
-    """Take part, and write the result into a folder: what its `run.json` says.
-
-    Of a run on ratings the folder holds predictions for all of the party's users as well, of `term-counts` a
-    reference for `corpus.levers`.
-    """
+    """Take part, and write the result into a folder: what its `run.json` says."""
     terms, matrix = node.run.terms, entered.corpus.matrix
     if opens_final(terms.mechanism):
         # MPyC is loaded by those who compute with it.

@@ -107,20 +107,13 @@ def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None
         ("design", "documents"),
     ):
         tables[section].pop(key)
-    (tables["certificate"] or {}).pop("level", None)
     code = own_code([tables["mechanism"], tables["statistics"]["names"]], ())
     beside = {"columns": columns or {}, "code": code, "appetite": appetite and appetite.model_dump(mode="json")}
     return content_key(tables | {name: held for name, held in beside.items() if held})
 
 
 def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
-    """Load the corpus and decide what to audit.
-
-    Everything where nothing stands yet, where somebody asks for it, where the spec has changed, or a file of its
-    that says which columns there are, where it is the turn of `full_every`, where a risk appetite asks for all, or
-    where the spec has other parties (they hold documents drawn anew each time); else the new and the changed
-    documents. Nothing where none is new, changed or gone.
-    """
+    """Load the corpus and decide what to audit."""
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)
     asked = None if schedule.appetite is None else read_appetite(Path(schedule.appetite), spec)

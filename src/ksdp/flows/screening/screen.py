@@ -68,13 +68,7 @@ def is_exact(proposal: ProposedList) -> bool:
 
 
 def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest: int = 1) -> Screened:
-    """Audit a proposed list by itself until all of it holds. Interrupted, the same call resumes.
-
-    Each round audits exactly the listed documents, on fresh runs and at half of the level of the one before. What
-    is neither clear there nor accepted by people is left out, and as many again of those that are clear by the
-    weakest evidence, since the documents that are left out had hidden these. The rest is the next round's list,
-    unless it is shorter than `fewest`.
-    """
+    """Audit a proposed list by itself until all of it holds. Interrupted, the same call resumes."""
     plan, summary, verdicts, listed = proposal.plan, proposal.summary, proposal.verdicts, proposal.listed
     given = GivenSpec(plan.spec, proposal.question, list_attempt(summary.audit))
     about, left_out = [first_round(proposal)], list[tuple[RoundVerdicts, tuple[str, ...]]]()

@@ -172,13 +172,7 @@ def check_svd(mechanism: PDSVD) -> None:
 
 
 def svd_program(mechanism: PDSVD, matrix: sp.csr_array) -> PartyProgram:
-    """One party of `PDSVD`, `SigmaSVD` or `PDPCA`.
-
-    Notes
-    -----
-    A vector that X^T X maps to zero has no direction: NormedSecSum refuses it and the run ends, where the ideal
-    functionality puts the start in its place.
-    """
+    """One party of `PDSVD`, `SigmaSVD` or `PDPCA`."""
     check_svd(mechanism)
     features = matrix.shape[1]
     mechanism.releases(features)  # refuses a rank that is too large

@@ -200,10 +200,7 @@ def what_is_requested(request: Request) -> str:
 
 
 def request_body(request: Request | None) -> bytes:
-    """Encode the request to a server, the same at every party. None: nothing more is requested.
-
-    Nothing that only one party knows is in it: deviations of uploads depend on data.
-    """
+    """Encode the request to a server, the same at every party. None: nothing more is requested."""
     if request is None:
         return pack("ask", b"done", b"")
     deviation = request.deviation.hex().encode() if isinstance(request, OneNoiseSum) else b""

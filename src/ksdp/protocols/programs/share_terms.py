@@ -43,10 +43,7 @@ def exact_part(mechanism: Mechanism) -> Mechanism:
 
 
 def noise_of_party(mechanism: Mechanism, parties: int) -> float:
-    """The deviation of what each party adds to every opened number: n - 1 parties' make the agreed one.
-
-    So whoever subtracts its own noise sees the agreed law, and all others see more noise.
-    """
+    """The deviation of what each party adds to every opened number: n - 1 parties' make the agreed one."""
     if not isinstance(mechanism, Noisy):
         return 0.0
     agreed = mechanism.deviation("T" if isinstance(mechanism.inner, PDNMF) else "V")
@@ -77,10 +74,7 @@ def uses_shares(mechanism: Mechanism) -> bool:
 
 
 def covers_final(mechanism: Mechanism) -> bool:
-    """Whether one of the same parameters that opens every round has the same final output.
-
-    PD-NMF that may stop early has not: where nobody sees when to stop, all sweeps are done.
-    """
+    """Whether one of the same parameters that opens every round has the same final output."""
     early = isinstance(mechanism, PDNMF) and mechanism.tolerance > 0
     return opens_final(mechanism) and not early and not isinstance(mechanism, Noisy)
 
@@ -128,10 +122,7 @@ def share_terms(
     block: int | None = None,
     rounds: int | None = None,
 ) -> ShareTerms:
-    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 28 to 56 iterations.
-
-    Topics and norms have no vectors and no iterations of their own.
-    """
+    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 28 to 56 iterations."""
     final, mechanism = opens_final(mechanism), exact_part(mechanism)
     if len(names) < COMPUTING:
         hidden = '`opens` "final"' if final else f"{mechanism.name} with hidden norms"

@@ -256,10 +256,7 @@ class SharedArithmetic:
         return parts
 
     async def negative(self, share: Integers, bits: int) -> Integers:
-        """1 where a number is below zero, else 0 (whole numbers); of numbers below 2^bits in absolute value.
-
-        Words of 64 bits do (`bits`), in 13 rounds; MPyC's comparison where they are too short.
-        """
+        """1 where a number is below zero, else 0 (whole numbers); of numbers below 2^bits in absolute value."""
         if bits >= _WIDTH - 1:
             kind = self._runtime.SecInt(bits + 1, p=PRIME)
             signs = self._runtime.np_sgn(kind.array(FIELD.array(share.ravel() % PRIME, check=False)), LT=True)

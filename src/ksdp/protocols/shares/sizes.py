@@ -56,10 +56,7 @@ def quadratic_steps(least: float) -> tuple[tuple[int, int], ...]:
 
 
 def growth_bits(steps: tuple[tuple[int, int], ...]) -> int:
-    """2^this is no less than all steps multiply a number by, at 0, where they do so most.
-
-    So much goes what was promised to be larger and is not: more than 1 / least.
-    """
+    """2^this is no less than all steps multiply a number by, at 0, where they do so most."""
     return math.ceil(sum(math.log2(a / 2**COEFFICIENT_BITS) for a, _ in steps))
 
 

@@ -85,11 +85,7 @@ def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | No
 
 
 def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:
-    """Return the claim to show beside an audit's mechanism: the same one with the same parameters.
-
-    One that refutes the claim comes first; then one by the sampler that really runs, the one of most runs, and the
-    newest. The sampler that the audit itself simulated with does not matter.
-    """
+    """Return the claim to show beside an audit's mechanism: the same one with the same parameters."""
     wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters))
     mine = []
     for path in sorted((store.root / "claims").glob("*.json")):

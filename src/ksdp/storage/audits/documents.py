@@ -109,10 +109,7 @@ def read_values_by_run(
 
 
 def read_arms(store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]) -> list[Curve]:
-    """The values of a document's statistics over the runs with it and without it, ascending.
-
-    As `read_values_by_run`; one curve a statistic, in the order asked for.
-    """
+    """The values of a document's statistics over the runs with it and without it, ascending."""
     if not statistics:
         return []
     inclusion, values = read_values_by_run(store, summary, document, place, statistics)
@@ -120,10 +117,7 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
 
 
 def held_out_distance(store: Store, summary: Summary, document: str, place: int) -> float | None:
-    """D of a document without the bias of choosing (`audit.verdicts.learned`), over all stored statistics.
-
-    None where its values are not in the store, or an arm is too small.
-    """
+    """D of a document without the bias of choosing (`audit.verdicts.learned`), over all stored statistics."""
     names = stored_statistics(summary)
     if not names:
         return None

@@ -42,10 +42,7 @@ def _whole_file(path: Path) -> str:
 
 
 def strongest(folder: Path, count: int) -> tuple[list[Any], int]:
-    """The documents of the strongest evidence, and how many there are in all.
-
-    Of each (document, verdict, distance, log10 of its adjusted p, statistic).
-    """
+    """The documents of the strongest evidence, and how many there are in all."""
     path = _whole_file(folder / "verdicts.parquet")
     with _told(folder.name):  # no values: DuckDB imports Pandas to see whether one of them is a table
         table = _database().from_parquet(path, file_row_number=True)

@@ -168,11 +168,7 @@ def read_history(store: Store) -> History:
 
 
 def signable_audits(store: Store) -> tuple[Brief, ...]:
-    """Audits that people decide about and that can be signed, newest first; void ones say so when they are.
-
-    An exploration, a schedule's audit of changed documents alone, and a round of a screening are no such audits; a
-    round that a clearance rests on is.
-    """
+    """Audits that people decide about and that can be signed, newest first; void ones say so when they are."""
     return signable_among(read_ledger(store), read_history(store).audits)
 
 

@@ -111,10 +111,7 @@ def read_ledger(store: Store) -> AuditLedger:
 
 
 def lost_audits(store: Store) -> dict[str, str]:
-    """Audits that were finished and whose summary is gone, each with a sentence that says so.
-
-    The ledger names them, or the checksums of their folder do.
-    """
+    """Audits that were finished and whose summary is gone, each with a sentence that says so."""
     finished = set(read_ledger(store).finished)
     folders = (sums.parent for sums in store.root.glob(f"audits/*/{SUMS}"))
     finished |= {folder.name for folder in folders if names_file(folder / "audit.json")}

@@ -180,11 +180,7 @@ class Findings:
         return set(self.documents(documents)) if documents else set()
 
     def tests(self, row: Row) -> tuple[StatisticTestRow, ...]:
-        """A document's tests, the strongest evidence first.
-
-        The rows of a document stand together and in the order of `verdicts.parquet`, so that they are found by
-        their place; the id is compared all the same.
-        """
+        """A document's tests, the strongest evidence first."""
         if row.proof == Proof.ABSENCE:
             return ()
         count = self._statistics_each
@@ -288,10 +284,7 @@ class Findings:
 
 
 def proved_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float, unit: str) -> dict[str, str]:
-    """Documents (or groups) that an audit proved to be above the margin, each with the newest that did.
-
-    No other seed makes them clear.
-    """
+    """Documents (or groups) that an audit proved to be above the margin, each with the newest that did."""
     proved: dict[str, str] = {}
     for audit in dict.fromkeys(one.audit for one in attempts if one.margin >= margin):
         folder = store.audit(audit)

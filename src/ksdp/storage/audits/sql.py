@@ -15,6 +15,8 @@ Views
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +66,8 @@ def described_tables(store: Store, audit: str) -> list[tuple[str, int, list[str]
     return [*tables, ("runs", stage.documents * stage.runs * len(stage.statistics), list(_RUNS))]
 
 
-def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Names of the columns and rows of the answer."""
+@contextmanager
+def _answer(store: Store, audit: str, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
     with _connected(store, audit) as database:
         if re.search(r"\bunbiased\b", query):
             database.register("unbiased", _unbiased(store, audit))
@@ -74,10 +76,15 @@ def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any
         database.execute("set enable_external_access = false")
         database.execute("set lock_configuration = true")
         try:
-            answer = database.execute(query)
-            return [column[0] for column in answer.description or ()], answer.fetchall()
+            yield database.execute(query)
         except duckdb.Error as error:
             raise InputError(f"the query is refused: {str(error).splitlines()[0]}") from None
+
+
+def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names of the columns and rows of the answer."""
+    with _answer(store, audit, query) as answer:
+        return [column[0] for column in answer.description or ()], answer.fetchall()
 
 
 def _unbiased(store: Store, audit: str) -> pa.Table:
@@ -134,40 +141,35 @@ _FORMULA = r"^[=+\-@\t\r]"
 """How a text begins that a spreadsheet would run."""
 
 
-def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | None, guarded: bool) -> str:
-    """Return a table, or the query that leaves out what its format has no word for and quotes formulas."""
-    if sayable is None:
-        return table
+def _cells(database: duckdb.DuckDBPyConnection, suffix: str) -> str:
+    """Columns of the answer, without what a format has no word for, and with formulas quoted."""
 
     def cell(name: str, kind: str) -> str:
-        if kind in ("DOUBLE", "FLOAT"):
-            return f'case when {sayable}("{name}") then "{name}" end as "{name}"'
-        if kind == "VARCHAR" and guarded:
-            quote = f"case when regexp_matches(\"{name}\", '{_FORMULA}') then chr(39) else '' end"
-            return f'{quote} || "{name}" as "{name}"'
-        return f'"{name}"'
+        quoted = f'"{name.replace(chr(34), 2 * chr(34))}"'
+        if kind in ("DOUBLE", "FLOAT") and suffix in _SAYABLE:
+            return f"case when {_SAYABLE[suffix]}({quoted}) then {quoted} end as {quoted}"
+        if kind == "VARCHAR" and suffix == ".csv":
+            mark = f"case when regexp_matches({quoted}, '{_FORMULA}') then chr(39) else '' end"
+            return f"{mark} || {quoted} as {quoted}"
+        return quoted
 
-    cells = [cell(name, kind) for name, kind, *_ in database.execute(f"describe {table}").fetchall()]
-    return f"(select {', '.join(cells)} from {table})"
+    return ", ".join(cell(name, kind) for name, kind, *_ in database.execute("describe answer").fetchall())
 
 
-def export_table(store: Store, audit: str, table: str, to: Path, *, raw: bool = False) -> int:
-    """Write a table in the format of the file's extension, and return the number of rows.
-
-    In CSV, texts that a spreadsheet would take for a formula begin with an apostrophe, unless `raw`.
-    """
+def write_answer(store: Store, audit: str, query: str, to: Path) -> int:
+    """Write the answer in the format of the file's extension, and return the number of rows."""
     suffix = to.suffix.lower()
     if suffix not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
-    with _connected(store, audit) as database:
-        if table == "unbiased":
-            database.register(table, _unbiased(store, audit))
-        rows = database.execute(f"select count(*) from {table}").fetchone()
-        source = _written(database, table, _SAYABLE.get(suffix), suffix == ".csv" and not raw)
+    with _answer(store, audit, query) as answer:
+        table = answer.fetch_arrow_table()
+    with duckdb.connect() as database:
+        database.register("answer", table)
+        cells = _cells(database, suffix)
 
         def write(part: Path) -> None:
             quoted = str(part).replace("'", "''")
-            database.execute(f"copy {source} to '{quoted}' {_WRITERS[suffix]}")
+            database.execute(f"copy (select {cells} from answer) to '{quoted}' {_WRITERS[suffix]}")
 
         write_whole(to, write)
-    return int(rows[0]) if rows else 0
+    return int(table.num_rows)

@@ -50,10 +50,7 @@ def stage_names(folder: Path) -> list[str]:
 
 
 def drop_stages(folder: Path, prefix: str, but: Collection[str]) -> None:
-    """Remove the stages whose names begin so, but for some: what an earlier version reached, and this one did not.
-
-    An audit is finished where the runs of all its stages are whole, and those of such a stage are made by nobody.
-    """
+    """Remove the stages whose names begin so, but for some: an earlier version reached them, this one did not."""
     for name in stage_names(folder):
         if name.startswith(prefix) and name not in but:
             drop_checksum(_file(folder, name))

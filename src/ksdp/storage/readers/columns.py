@@ -449,10 +449,7 @@ class Columns:
         return np.array(array.to_pylist(), dtype=np.str_)
 
     def coded(self, name: str) -> tuple[NDArray[np.intp], NDArray[np.str_]]:
-        """Return a column of labels as (codes, sorted distinct labels), so that `labels[codes]` is the column.
-
-        Whole numbers are sorted by value, anything else as text: a CSV gives what a Parquet file gives.
-        """
+        """Return a column of labels as (codes, sorted distinct labels), so that `labels[codes]` is the column."""
         encoded = self._labels(name).dictionary_encode()
         labels = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
         try:
@@ -466,10 +463,7 @@ class Columns:
         return place[encoded.indices.to_numpy()], labels[order]
 
     def numbers(self, name: str, *, nonnegative: bool = False, missing: bool = False) -> NDArray[np.float64]:
-        """Return a column of finite numbers; true and false are 1 and 0, dates are days from 1970 on.
-
-        `missing` ones are NaN, or refused.
-        """
+        """Return a column of finite numbers; true and false are 1 and 0, dates are days from 1970 on."""
         array = self._read(name)
         if (days := _days(array)) is not None:
             array = days

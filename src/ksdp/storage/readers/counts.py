@@ -110,10 +110,7 @@ def _market(path: Path, data: bytes, what: str = "Matrix Market", before: int = 
 
 
 def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
-    """Read a UCI bag of words: D, W and NNZ, a line each, then NNZ lines `document word count`, numbered from 1.
-
-    A document without a line is a row without features.
-    """
+    """Read a UCI bag of words: D, W, NNZ, a line each, then NNZ lines `document word count`, counted from 1."""
     *head, body = [*read_text(path, encoding).split("\n", 3), ""][:4]
     try:
         documents, words, entries = (int(line) for line in head)

@@ -48,12 +48,7 @@ class Docstring:
 
 
 def docstrings() -> tuple[Docstring, ...]:
-    """Return the docstrings of the public objects of numpy, pandas and scipy, sorted by id.
-
-    Public modules are imported (none whose name starts with `_` or contains `test`), and modules and classes are
-    walked through their `__dict__`: no property is evaluated and no function is called. A text that occurs more
-    than once is kept once, under its first id in sorted order.
-    """
+    """Return the docstrings of the public objects of numpy, pandas and scipy, sorted by id."""
     documents: dict[str, Docstring] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -27,12 +27,7 @@ LEVER_FILES = ("terms", "reference", "units", "basis")
 
 
 def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
-    """Read a TOML spec: (spec, folder that its paths are relative to).
-
-    Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
-    modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
-    other people's files runs no code that lies there.
-    """
+    """Read a TOML spec: (spec, folder that its paths are relative to)."""
     spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
     if own_code and names_own_code(spec) and str(folder) not in sys.path:
         sys.path.append(str(folder))

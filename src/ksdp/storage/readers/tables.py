@@ -65,10 +65,7 @@ def row_numbers(rows: int) -> NDArray[np.str_]:
 def read_table(
     spec: CorpusSpec, columns: Columns, chosen: Sequence[str], *, nonnegative: bool
 ) -> tuple[sp.csr_array, NDArray[np.bool_]]:
-    """Read these columns in that order, then the categories; and which rows are kept, as no number is missing.
-
-    True and false count as 1 and 0.
-    """
+    """Read these columns in that order, then the categories; and which rows are kept, as no number is missing."""
     values = columns.table(chosen, nonnegative=nonnegative, missing=spec.missing != "refuse")
     absent: NDArray[np.bool_] = np.isnan(values)
     kept: NDArray[np.bool_] = np.ones(len(columns), dtype=np.bool_)
@@ -91,10 +88,7 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
-    """The columns of a table: `spec.columns`, or every numeric column except id, party and group.
-
-    Integers, floats and decimals are numeric.
-    """
+    """The columns of a table: `spec.columns`, or every numeric column except id, party and group."""
     if spec.columns is not None and (not spec.columns or len(set(spec.columns)) != len(spec.columns)):
         raise SpecError("`corpus.columns` must name at least one column, and each one once.")
     chosen = spec.columns
@@ -124,17 +118,14 @@ Codes = NDArray[np.intp]
 def read_ratings(
     spec: CorpusSpec, columns: Columns, agreed: Sequence[str] | None = None, *, nonnegative: bool
 ) -> tuple[sp.csr_array, Labels]:
-    """Read triplets; users and items are sorted (by value where all are whole numbers), the id is the user.
-
-    With `agreed` items there is one feature for each, in their order, and ratings of others are left out. A stored
-    entry means "observed", also where the rating is 0.
-    """
-    if spec.id not in (None, spec.user):
-        raise SpecError(f"`corpus.id` must be left out for ratings: the user ({spec.user!r}) is the document.")
-    columns.require([spec.user, spec.item, spec.rating, *(name for name in (spec.party, spec.group) if name)])
-    users, ids = columns.coded(spec.user)
-    items, names = columns.coded(spec.item)
-    ratings = columns.numbers(spec.rating, nonnegative=nonnegative)
+    """Read triplets; users and items are sorted (by value where all are whole numbers), the id is the user."""
+    user, item, rating = spec.triplet
+    if spec.id not in (None, user):
+        raise SpecError(f"`corpus.id` must be left out for ratings: the user ({user!r}) is the document.")
+    columns.require([user, item, rating, *(name for name in (spec.party, spec.group) if name)])
+    users, ids = columns.coded(user)
+    items, names = columns.coded(item)
+    ratings = columns.numbers(rating, nonnegative=nonnegative)
     parties, groups = (None if name is None else columns.coded(name) for name in (spec.party, spec.group))
     path = columns.path
     _refuse_repeated(path, users, items, len(names))

@@ -57,10 +57,7 @@ def write_policy(store: Store, policy: Policy) -> None:
 
 
 def audits_by_question(store: Store) -> list[tuple[Brief, list[Brief]]]:
-    """The newest valid audit of every question, newest first, and all signable audits of it, void ones among them.
-
-    One that the ledger does not name stands alone.
-    """
+    """The newest valid audit of every question, newest first, and all signable audits of it, void ones too."""
     ledger, newest = read_ledger(store), list[Brief]()
     questions, entries = ledger.questions, signable_among(ledger, read_history(store).audits)
 
@@ -126,10 +123,7 @@ class Subject:
 def append(
     store: Store, proposals: Sequence[Proposal], now: datetime, *, subject: Subject | None = None
 ) -> list[Entry]:
-    """Record decisions by the store's policy, all or none of them. Returns the entries as the log has them.
-
-    A crash while several are written can leave the first of them recorded.
-    """
+    """Record decisions by the store's policy, all or none of them. Returns the entries as the log has them."""
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")
     by_audit: dict[str, list[Proposal]] = {}

@@ -62,12 +62,7 @@ def digest_key(store: Store) -> bytes:
 
 
 def document_digests(file: SourceFile, key: bytes) -> dict[str, str]:
-    """Id to hash of every document of a file, those without features included.
-
-    Over the text (`text`, `demo`), the stored entries of its row (`counts`, `docword`, `table`: before weighting),
-    or its items and ratings; and over its party and its group. A matrix or table with another number of columns
-    changes every document, because what the columns mean is not known.
-    """
+    """Id to hash of every document of a file, those without features included."""
     spec = file.spec
     if file.kind == "demo":
         documents = docstrings()
@@ -84,7 +79,7 @@ def document_digests(file: SourceFile, key: bytes) -> dict[str, str]:
     if file.kind == "ratings":
         columns = file.columns
         matrix, labels = read_ratings(spec, columns, nonnegative=False)
-        items = columns.coded(spec.item)[1]  # by name: an item more moves columns
+        items = columns.coded(spec.triplet[1])[1]  # by name: an item more moves columns
         return _digests(labels, _rated(canonical(matrix, keep_zeros=True), items), key)
     source = read_source(file, nonnegative=False)
     return _digests(source.labels, _rows(source.matrix), key)
@@ -104,11 +99,7 @@ def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
 
 
 def columns_digest(spec: CorpusSpec) -> str | None:
-    """A hash of the files that say which columns rows have: those of levers, and the vocabulary that names them.
-
-    None where none is named. The vocabulary of a matrix without such levers says nothing of its rows, and another
-    number of columns changes every document already.
-    """
+    """A hash of the files that say which columns rows have: those of levers, and the vocabulary."""
     named = {name: getattr(spec.levers, name) for name in LEVER_FILES}
     by_name = spec.text is not None or any(named.values())
     named["vocabulary"] = spec.vocabulary if by_name else None
@@ -261,10 +252,7 @@ def compare(standing: pa.Table | None, digests: Mapping[str, str]) -> Changes:
 def standing_after(
     standing: pa.Table | None, digests: Mapping[str, str], store: Store, audit: str | None
 ) -> pa.Table:
-    """The verdicts as they stand after an audit of some documents; None: after documents were removed.
-
-    Documents that the audit was not about keep verdict, digest and audit; those that are gone are gone.
-    """
+    """The verdicts as they stand after an audit of some documents; None: after documents were removed."""
     old = _STANDING.schema.empty_table() if standing is None else standing
     parts = []
     if audit is not None:
@@ -292,11 +280,7 @@ def verdict_counts(standing: pa.Table) -> dict[str, int]:
 
 
 def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit: str) -> Drift:
-    """Compare what an audit found with what stood before, document by document.
-
-    Distances are compared where the same version of a statistic measured the same document; findings that are no
-    longer in the store are passed over.
-    """
+    """Compare what an audit found with what stood before, document by document."""
     mine = after.filter(pc.equal(after["audit"], audit)).select(["document", "verdict"])
     old = (_STANDING.schema.empty_table() if before is None else before).select(["document", "verdict", "audit"])
     pairs = mine.join(old, "document", right_suffix="_before").rename_columns(

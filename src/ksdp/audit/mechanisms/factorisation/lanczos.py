@@ -23,10 +23,7 @@ precision. Most runs are much nearer, as errors fall tenfold from one look to th
 
 @njit(cache=True, nogil=True)
 def last_components(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
-    """Eigenvalues of a symmetric tridiagonal matrix, ascending, and each vector's last component but for its sign.
-
-    By implicit QL steps, of whose rotations only the last row is kept: n^2 operations, where vectors take n^3.
-    """
+    """Eigenvalues of a symmetric tridiagonal matrix, ascending, and each vector's last component up to sign."""
     n = len(diagonal)
     d, e, last = diagonal.copy(), np.zeros(n), np.zeros(n)
     for i in range(n - 1):
@@ -171,10 +168,7 @@ def times(rows: CentredRows, v: Vector, out: Vector) -> None:
 
 @njit(cache=True, nogil=True)
 def orthogonalise(basis: Matrix, across: Matrix, count: int, vector: Vector, c: Vector) -> float:
-    """Subtract from `vector` its part in the first `count` rows of `basis`; return the norm of what is left.
-
-    `across` is the transposed basis: with one copy of each, both loops run along the memory.
-    """
+    """Subtract from `vector` its part in the first `count` rows of `basis`; return the norm of what is left."""
     before = np.sqrt(dot(vector, vector))
     for j in range(len(c)):
         c[j] = 0.0
@@ -248,11 +242,7 @@ def _next_check(count: int, excess: float, last: int, last_excess: float) -> int
 def lanczos(
     rows: CentredRows, columns: int, start: Vector, locked: Matrix, locked_squares: Vector, rank: int, steps: int
 ) -> tuple[Matrix, Vector]:
-    """Leading eigenpairs of X X^T or X^T X, the smaller, in the complement of `locked`; X the centred rows.
-
-    With nothing locked, the `rank` leading ones. Otherwise the leading one, as soon as it has either
-    converged or is seen to stay below the last of `locked_squares`. Nothing, if `steps` were too few.
-    """
+    """Leading eigenpairs of X X^T or X^T X, the smaller, in the complement of `locked`; X the centred rows."""
     dimension = len(start)
     fixed = len(locked)
     want = 1 if fixed else rank
@@ -375,20 +365,7 @@ def numerical_rank(values: Vector, shape: tuple[int, ...]) -> int:
 
 
 def singular_rows(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None = None) -> Singular:
-    """The leading singular values and right singular vectors of X, or of X - 1 mean^T, centred implicitly.
-
-    The subspace is accurate to 1e-7 (`ANGLE`), or to machine epsilon times (largest value)^2 over the gap of the
-    squares at `rank` where that is more; the values to about 1e-14 relative. Exact repetitions, which one Krylov
-    space cannot see, are looked for by a second one in the complement of what was found. `start`, shape
-    (features,), decides nothing but the rounding, and the basis where the singular value at `rank` is repeated
-    beyond `rank`.
-
-    >>> X = sp.csr_array(np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 1.0]]))
-    >>> spectrum = singular_rows(X, 2, np.ones(3))
-    >>> spectrum.values.round(6), np.abs(spectrum.rows).round(6)
-    (array([5.      , 2.236068]), array([[0.6, 0.8, 0. ],
-           [0. , 0. , 1. ]]))
-    """
+    """The leading singular values and right singular vectors of X, or of X - 1 mean^T, centred implicitly."""
     indices = np.require(unsigned(matrix.indices), requirements="W")  # as `_krylov` does
     position, compact = column_map(indices, matrix.shape[1])
     used = np.flatnonzero(position >= 0)

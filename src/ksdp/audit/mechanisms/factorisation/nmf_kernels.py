@@ -50,12 +50,7 @@ def _excess(v: NDArray[np.float64], zeros: int, theta: float) -> tuple[float, in
 
 @njit(cache=True, nogil=True)
 def simplex_threshold(v: NDArray[np.float64], zeros: int, guess: float) -> float:
-    """theta with sum_j max(v_j - theta, 0) = 1, for `v` followed by so many `zeros`, which are not stored.
-
-    Newton's method on a convex, decreasing, piecewise linear function: after its first step it climbs to the root
-    from the left, through nested active sets, and it is there when the number of active entries repeats. About
-    four passes do, from any `guess`; the result is exact up to rounding.
-    """
+    """theta with sum_j max(v_j - theta, 0) = 1, for `v` followed by so many `zeros`, which are not stored."""
     theta = guess
     excess, count = _excess(v, zeros, theta)
     if count == 0:  # right of everything: start left of the root instead
@@ -85,15 +80,7 @@ def _project_rows(rows: NDArray[np.float64]) -> None:
 
 
 def project_simplex(vectors: ArrayLike) -> NDArray[np.float64]:
-    r"""Project a vector, or each row, on the unit simplex: :math:`\arg\min_{x \ge 0, \|x\|_1 = 1} \|x - v\|_2`.
-
-    The solution is max(v - theta, 0) with the one theta for which it sums to 1 (PD-ML-Lite, equation 5). Newton's
-    method visits the sets of Michelot's algorithm (Condat 2016, "Fast projection onto the simplex and the l1
-    ball").
-
-    >>> project_simplex([0.9, 0.5, -1.0])
-    array([0.7, 0.3, 0. ])
-    """
+    r"""Project a vector, or each row, on the unit simplex: :math:`\arg\min_{x \ge 0, \|x\|_1 = 1} \|x - v\|_2`."""
     array = np.array(vectors, dtype=np.float64, order="C")
     if array.ndim not in (1, 2) or array.shape[-1] == 0:
         raise InputError(f"`vectors` must have shape (d,) or (k, d) with d at least 1; got {array.shape}.")
@@ -270,11 +257,7 @@ def product(rows: Rows, T: Matrix, interleaved: Matrix, result: Matrix) -> None:
 def descend(
     fits: Matrix, gram: Matrix, gamma: float, delta: float, W: Matrix, sweeps: int, tolerance: float
 ) -> int:
-    """Fill W >= 0 with argmin 0.5 ||X - W T||^2 + gamma ||W||_1 + 0.5 delta ||W||^2, given X T^T and T T^T.
-
-    Cyclic coordinate descent, row by row, until no entry of a row moves by more than tolerance times its largest
-    entry. Returns how many rows were cut off by `sweeps`.
-    """
+    """Fill W >= 0 with argmin 0.5 ||X - W T||^2 + gamma ||W||_1 + 0.5 delta ||W||^2, given X T^T and T T^T."""
     topics = gram.shape[0]
     unfinished = 0
     for i in range(W.shape[0]):
@@ -309,10 +292,7 @@ LARGE = 1e6
 def share_of(
     rows: Rows, party: int, t: int, factors: Factors, fits: Matrix, penalties: Penalties, own: TopicShare
 ) -> None:
-    """Update column t of W on one party's rows, and fill its `own` share of the sums (Algorithm 1, lines 5 to 8).
-
-    R_t never exists: W_t^T R_t = X^T W_t - sum over u != t of (W^T W_t)_u T_u.
-    """
+    """Update column t of W on a party's rows, and fill its `own` share of the sums (Algorithm 1, lines 5-8)."""
     T, W, gram = factors.T, factors.W, factors.gram[t]
     share, overlaps = own
     share[:] = 0.0
@@ -405,10 +385,7 @@ def sweep(
     simplex: bool,
     space: SweepSpace,
 ) -> tuple[float, float]:
-    """One sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10).
-
-    `factors` and `silent` change in place, `sums` are filled, `space` is overwritten; its thresholds are guesses.
-    """
+    """One sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10)."""
     T, gram = factors.T, factors.gram
     topics, touched = T.shape
     topic = np.empty(touched)

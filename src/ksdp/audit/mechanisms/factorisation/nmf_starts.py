@@ -124,11 +124,7 @@ def local_models(parties: Sequence[sp.csr_array], rank: int, how: LocalFit = Loc
 
 
 def best_of_parties(parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit()) -> Matrix:
-    """Return the local topics with the smallest reconstruction error, summed over all parties ("best of M").
-
-    Every party fits its own rows to each candidate (non-negative least squares with the mechanism's gamma and
-    delta); only the errors are summed. Of equal ones the first party's is taken.
-    """
+    """Return the local topics with the smallest reconstruction error, summed over all parties ("best of M")."""
     models = local_models(parties, rank, how)
     if len(models) == 1:
         return models[0].T

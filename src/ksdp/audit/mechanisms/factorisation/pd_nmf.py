@@ -201,12 +201,7 @@ class PDNMF:
         return tuple(range(1, early_rounds(self.rank, features, self.sweeps) + 1))
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """The topics and, where every round is opened, the sums of every sweep and what is derived from them.
-
-        Not recorded are ``round_sums``, shape (cap, rank, features), and ``round_weights``, zeros after the last
-        sweep; with PD-NMF-Init ``init_round_sums`` and ``init_round_weights`` as well. Of ``best-of-m`` no audit
-        looks at the ``local_topics``.
-        """
+        """The topics and, where every round is opened, the sums of every sweep and what is derived from them."""
         wide: tuple[int, ...] = (self.rank, features)
         narrow, early = wide if self.weighted else (self.rank,), self.early(features)
         # A start that holds data brings topics in an order of its own.

@@ -91,15 +91,7 @@ class BlockSpan:
 
 
 def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vector | None = None) -> BlockSpan:
-    """The space spanned by the blocks of iterations 1 to `rounds` from V_0 = `start`, in exact arithmetic.
-
-    Block Lanczos with full orthogonalisation, on X X^T where X has fewer rows than columns: if U spans X V_0, ...,
-    (X X^T)^(t-1) X V_0, then X^T U spans the blocks. A `mean` is subtracted from every row, implicitly.
-
-    >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0, 0.0]))
-    >>> announced_span(X, np.array([[1.0, 1.0, 0.0, 1.0]]), rounds=3).values.round(6)
-    array([3., 2., 0.])
-    """
+    """The space spanned by the blocks of iterations 1 to `rounds` from V_0 = `start`, in exact arithmetic."""
     wide = matrix.shape[0] < matrix.shape[1]
     shift = np.zeros(0) if mean is None else mean
 
@@ -243,10 +235,7 @@ class PDSVD:
         return early_rounds(self.rank, features, self.rounds)
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """The basis, the singular values where they are revealed, and the blocks where every round is opened.
-
-        Not recorded are ``blocks``, shape (rounds, rank, features), but what is derived from them.
-        """
+        """The basis, the singular values where they are revealed, and the blocks where every round is opened."""
         check_rank(self.rank, features)
         wide, centre = (self.rank, features), self._centre_name
         equations = numbers_of_basis(self.rank, features, self.reveal_sigma)

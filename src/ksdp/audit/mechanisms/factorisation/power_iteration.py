@@ -52,11 +52,7 @@ class PowerRun:
 
 @lru_cache(maxsize=16)
 def start_block(start_seed: int, features: int, rank: int) -> Matrix:
-    """The agreed start, from a seed: standard normal, shape (rank, features), read-only.
-
-    Algorithm 4 adds up the parties' draws and scales them; the first orthonormalisation destroys the scale, and a
-    start that depends on no data needs no secure sum. The first rows do not depend on `rank`.
-    """
+    """The agreed start, from a seed: standard normal, shape (rank, features), read-only."""
     block = np.random.default_rng(start_seed).standard_normal((rank, features))
     block.flags.writeable = False
     return block
@@ -71,10 +67,7 @@ def sec_sum(shares: Sequence[Matrix]) -> Matrix:
 
 
 def normed_sec_sum(shares: Sequence[Matrix]) -> tuple[Matrix, Vector]:
-    """Sum of the shares with each row divided by its norm (NormedSecSum), and the norms, which stay hidden.
-
-    A sum of exactly zero has no direction and stays zero.
-    """
+    """Sum of the shares with each row divided by its norm (NormedSecSum), and the norms, which stay hidden."""
     return normalised(sec_sum(shares))
 
 
@@ -126,10 +119,7 @@ def _gram_schmidt(block: Matrix, start: Matrix) -> None:
 
 
 def subspace_sine(new: Matrix, old: Matrix) -> float:
-    """Sine of the largest principal angle between the spans of two blocks of orthonormal rows.
-
-    It is the spectral norm of what of `new` lies outside `old`, accurate for the smallest angles.
-    """
+    """Sine of the largest principal angle between the spans of two blocks of orthonormal rows."""
     outside = new - (new @ old.T) @ old
     return float(np.linalg.norm(outside, 2))
 

@@ -148,11 +148,7 @@ def iterate(
     tolerance: float,
     at: Collection[int],
 ) -> Factorisation:
-    """Sweep until T moves by at most `tolerance` times its norm, or `sweeps` times.
-
-    `sweep` works in place and returns the squared norms of the change of T and of T before; after the sweeps `at`
-    a `snapshot` is taken of what is announced.
-    """
+    """Sweep until T moves by at most `tolerance` times its norm, or `sweeps` times."""
     snapshots: dict[int, SweepSnapshot] = {}
     done, converged = 0, False
     while done < sweeps and not converged:
@@ -249,11 +245,7 @@ def pd_nmf_iter(
 def fit_coefficients(
     matrix: sp.csr_array, T: ArrayLike, *, gamma: float = 0.0, delta: float = 0.0, tolerance: float = 1e-9
 ) -> Matrix:
-    r"""Return :math:`\arg\min_{W \ge 0} \frac12 \|X - W T\|_F^2 + \gamma \|W\|_1 + \frac12 \delta \|W\|_F^2`.
-
-    Row by row, by cyclic coordinate descent on the k x k Gram matrix, until no entry of the row moves by more than
-    tolerance times its largest one.
-    """
+    r"""Return :math:`\arg\min_{W \ge 0} \frac12 \|X - W T\|_F^2 + \gamma \|W\|_1 + \frac12 \delta \|W\|_F^2`."""
     gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])
     T = check_start(T, features)
@@ -265,11 +257,7 @@ def fit_coefficients(
 
 
 def objective(matrix: sp.csr_array, W: Matrix, T: Matrix, *, penalties: Penalties = PLAIN) -> float:
-    """Return 0.5 ||X - W T||_F^2 plus the regularisers (equations 2 and 3), without forming the residual.
-
-    ||X - W T||^2 = ||X||^2 - 2 <X T^T, W> + <W^T W, T T^T>: its absolute rounding error is about 1e-16 ||X||^2,
-    so that a perfect fit gives a small number of either sign, returned as 0 where negative.
-    """
+    """Return 0.5 ||X - W T||_F^2 plus the regularisers (equations 2 and 3), without forming the residual."""
     rows, features = stack([matrix])
     W, T = np.ascontiguousarray(W), check_start(T, features)
     fits = np.empty_like(W)

@@ -62,10 +62,7 @@ def observed_residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
 def observed_share(
     rows: Rows, party: int, t: int, topic: Vector, W: Matrix, residual: Vector, penalties: Penalties, share: Matrix
 ) -> None:
-    """Update column t of W on one party's rows and fill its share of the sums; `residual` becomes R_t there.
-
-    A share is the numerators and the denominators, shape (2, d).
-    """
+    """Update column t of W on one party's rows and fill its share of the sums; `residual` becomes R_t there."""
     numerator, denominator = share[0], share[1]
     numerator[:] = 0.0
     denominator[:] = 0.0
@@ -160,14 +157,7 @@ def weighted_nmf_iter(
     coefficients: ArrayLike | None = None,
     kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
-    """PD-NMF-Iter on the observed entries, among parties that share nothing but sums, of shape (k, d) both.
-
-    As `rri_nmf.pd_nmf_iter` but without the simplex: a row of T cannot be rescaled against a column of W where
-    regularisers or the range of the ratings matter. A column that nobody has rated touches no sum. With beta it is
-    0 in T from its first update on, as the formula says. Without beta it is 0 from the start on, which takes
-    somebody who sees all rows, and any other entry of T stays as it was where its denominator is 0. The objective
-    never goes up.
-    """
+    """PD-NMF-Iter on the observed entries, among parties that share nothing but sums, of shape (k, d) both."""
     penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)
     rows, features = stack(parties, kept.coalition)
@@ -195,11 +185,7 @@ def weighted_nmf_iter(
 def fit_observed_coefficients(
     matrix: sp.csr_array, T: ArrayLike, *, gamma: float = 0.0, delta: float = 0.0, tolerance: float = 1e-9
 ) -> Matrix:
-    """Return the non-negative W, shape (n, k), that fits T best to the observed entries of each row.
-
-    Cyclic coordinate descent, row by row, as in `rri_nmf.fit_coefficients`. A row without
-    observed entries gets zeros.
-    """
+    """Return the non-negative W, shape (n, k), that fits T best to the observed entries of each row."""
     gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])
     W: Matrix = _fit(rows, check_start(T, features), gamma, delta, FIT_SWEEPS, tolerance)

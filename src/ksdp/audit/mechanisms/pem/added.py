@@ -20,10 +20,7 @@ from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 
 def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:
-    """Variance of so many servers' noise in an entry of a sum, in the block's units.
-
-    Of discrete Laplace noise of scale s it is 2 q / (1 - q)^2 for q = exp(-1 / s), in steps, exactly.
-    """
+    """Variance of so many servers' noise in an entry of a sum, in the block's units."""
     rate = 1 / budget.scale(block)
     return servers * 2 * math.exp(-rate) / math.expm1(-rate) ** 2 * 4.0**-block.fraction_bits
 
@@ -122,11 +119,7 @@ def _along(order: NDArray[np.int64], entries: Vector) -> list[Vector]:
 
 
 def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
-    """One record with either label: its gradient is clipped at the bound on either side, in a single entry.
-
-    The others are zeros. They add nothing to any sum; there are so many that the mean gradient, noise and all,
-    moves the weights too little for the record's side to be sure.
-    """
+    """One record with either label: its gradient is clipped at the bound on either side, in a single entry."""
     label = mechanism.label % mechanism.features
     column = 0 if label else 1
     record = np.zeros(mechanism.features)

@@ -84,11 +84,7 @@ class PemAlgorithm(Protocol):
         """The public start; drawn from nobody's data."""
 
     def map_in_client(self, records: sp.csr_array, state: PemState) -> sp.csr_array | Array:
-        """One row a record, shape (records, entries), which PEM clips and adds up.
-
-        Or already their sum, shape (entries,), in whole steps as int64. Then it is the function's own duty that no
-        record puts more than its blocks' `bound` and `cap` into it.
-        """
+        """One row a record, shape (records, entries), which PEM clips and adds up."""
 
     def reduce_in_aggregator(self, state: PemState, total: PemTotal) -> PemState:
         """The next state. It sees the noisy sum only, so whatever it computes costs no more privacy."""

@@ -22,13 +22,7 @@ _CHUNK = 1 << 22
 
 
 def candidates(frequent: Items, items: int) -> Items:
-    """apriori-gen: itemsets one longer, all of whose subsets one shorter are among `frequent`.
-
-    Rows ascend, in lexicographic order, each once; `items` is how many items there are.
-
-    >>> candidates(np.array([[0, 1], [0, 2], [1, 2], [1, 3]], dtype=np.int16), 4)
-    array([[0, 1, 2]], dtype=int16)
-    """
+    """apriori-gen: itemsets one longer, all of whose subsets one shorter are among `frequent`."""
     n, length = frequent.shape
     if not n:
         return np.zeros((0, length + 1), dtype=np.int16)

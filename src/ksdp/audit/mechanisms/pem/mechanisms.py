@@ -161,11 +161,7 @@ class PemMechanism(ABC):
         return statistics_of_sums(self.releases(_WIDE))
 
     def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> LinearSystem:
-        """Announced sums, where a database holds a record with probability `share`.
-
-        Each with its block, and the variance of what was added to it besides the servers' noise.
-        A record that is sampled is in a sum by a coin of its own, which is as good as noise of its terms' size.
-        """
+        """Announced sums, where a database holds a record with probability `share`."""
         hidden, rate = self.servers - self.colluding, self.sampling
         sums = np.concatenate([values.ravel() / rate for values, _, _ in parts])
         noise = [

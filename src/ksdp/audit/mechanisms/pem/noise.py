@@ -136,14 +136,7 @@ def choose_large(
     epsilon: float,
     draw: Callable[[float, int], NDArray[np.int64]],
 ) -> NDArray[np.int64]:
-    """Places of the answers that are above a threshold, noisily, ascending; asked in their order.
-
-    `most` places are named at most; one answer changes by at most `sensitivity` where one record is replaced;
-    `epsilon` is the price, and infinity means no noise; `draw` gives discrete Laplace noise of a scale.
-
-    >>> choose_large(np.array([9, -9, 7, 8]), 7, 2, 1, np.inf, lambda scale, n: np.zeros(n, dtype=np.int64))
-    array([0, 2])
-    """
+    """Places of the answers that are above a threshold, noisily, ascending; asked in their order."""
     if most < 1 or sensitivity < 1:
         raise InputError(f"`most` and `sensitivity` must be at least 1; got {most} and {sensitivity}.")
     if not epsilon > 0:

@@ -225,10 +225,7 @@ class DPNMF(GaussianBasis):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """w (x - other topics' part) and w^2 of each topic and sweep, clipped, and the noisy sums of these.
-
-        Topics follow from the sums; what a coalition adds is worked out without its own noise.
-        """
+        """w (x - other topics' part) and w^2 of each topic and sweep, clipped, and the noisy sums of these."""
         sums, weights = announced(observables, "sums"), announced(observables, "weights")
         known_rows = pool.drawn[:0] if pool.subtracted is None else pool.subtracted
         own = clip_rows(known_rows, self.row_bound)

@@ -141,11 +141,7 @@ class OneNoisySum(GaussianReleases):
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """The advantage of the best attack that knows both databases (`Certifiable`).
-
-        Two normals of one covariance: exact with one honest party or joint noise, else above it. All else follows
-        from the sum, so that whoever sees that alone has no better attack.
-        """
+        """The advantage of the best attack that knows both databases (`Certifiable`)."""
         deviation = self.scale(base.parties[0].shape[1])
 
         def held(database: Database) -> Floats:

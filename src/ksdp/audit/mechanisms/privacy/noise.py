@@ -50,13 +50,7 @@ def second_moment_change(bound: float, adjacency: str) -> float:
 def worst_pair(
     features: int, rows: int, bound: float, adjacency: str, *, directions: Sequence[NDArray[np.float64]] = ()
 ) -> tuple[Database, Database]:
-    """Two databases of one party, of the same size, that differ in their first row as much as they may.
-
-    All rows, at least 3, have norm `bound` and lie along two orthonormal `directions` (by default the first two
-    unit vectors) in turns, so that the leading subspace holds both and everything that the first row changes is
-    announced. With `add-remove` the second database has zeros in the place of the row, which add nothing to any
-    sum.
-    """
+    """Two databases of one party, of the same size, that differ in their first row as much as they may."""
     first, second = directions if len(directions) else np.eye(features)[:2]
     base = bound * np.array([first, *(second if i % 2 else first for i in range(rows - 1))])
     other = base.copy()
@@ -98,13 +92,7 @@ def check_budget(epsilon: float, delta: float) -> None:
 
 @lru_cache(maxsize=256)
 def analytic_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
-    """Smallest deviation, in units of the L2 sensitivity, with which so many Gaussian releases are private.
-
-    Each may depend on what the earlier ones announced.
-
-    >>> round(analytic_multiplier(1.0, 1e-5), 3), round(analytic_multiplier(1.0, 1e-5, releases=20), 2)
-    (3.731, 16.68)
-    """
+    """Smallest deviation, in units of the L2 sensitivity, with which so many Gaussian releases are private."""
     check_budget(epsilon, delta)
     if releases < 1:
         raise SpecError(f"`releases` must be at least 1; got {releases}.")
@@ -120,12 +108,7 @@ def classical_multiplier(epsilon: float, delta: float) -> float:
 
 
 def account(multipliers: Sequence[float], delta: float) -> Accounting:
-    """Epsilon at `delta` of Gaussian releases; a multiplier is deviation over L2 sensitivity.
-
-    >>> cost = account([16.7] * 20, 1e-5)
-    >>> round(cost.exact, 3), round(cost.pld, 3), round(cost.rdp, 2), round(cost.added, 2)
-    (0.999, 0.999, 1.09, 4.78)
-    """
+    """Epsilon at `delta` of Gaussian releases; a multiplier is deviation over L2 sensitivity."""
     _check_multipliers(multipliers, delta)
     return _accounted(tuple(sorted(multipliers)), delta)
 

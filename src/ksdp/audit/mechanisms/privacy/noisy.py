@@ -189,11 +189,7 @@ class Noisy:
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """The advantage of the best attack that knows all of two databases and must tell which of them was used.
-
-        Exact, where the other mechanism draws nothing: two normals of one covariance. An array without noise tells
-        everything as soon as it differs.
-        """
+        """The advantage of the best attack that knows two databases and must tell which of them was used."""
         features = base.parties[0].shape[1]
         names = [a.name for a in released(self.inner, features) if final is None or a.name in final]
         sizes = {name: self.deviation(name) or 0.0 for name in names}

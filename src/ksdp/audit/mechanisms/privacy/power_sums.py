@@ -80,10 +80,7 @@ class NoisyPower(GaussianBasis):
     def asked(
         self, sums: Matrix, sizes: tuple[int, ...], unknown: int, known: sp.csr_array | None
     ) -> tuple[Matrix, Vector]:
-        """Z^T of every iteration, and the deviation of the noise in its sum.
-
-        What a coalition adds (`known`) is worked out without its own noise.
-        """
+        """Z^T of every iteration, and the deviation of the noise in its sum."""
         start = start_block(self.start_seed, sums.shape[-1], self.rank)
         own = None if known is None else self.bounded(known)
         blocks = [first_basis(self.start_seed, sums.shape[-1], self.rank)]

@@ -374,11 +374,7 @@ class GaussianReleases(ABC):
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """max(0, 1 - P(y | other) / P(y | base)) of one transcript y of `base`: its mean is their total variation.
-
-        Each release depends on the noise of those before it, so that no single distance is known, but the
-        likelihood ratio is. What somebody sees of the transcript, the `final` output alone say, shows no more.
-        """
+        """max(0, 1 - P(y | other) / P(y | base)) of one y of `base`, whose mean is their total variation."""
         transcript = self.transcript(base, coins())
 
         def against(other: Database) -> float:

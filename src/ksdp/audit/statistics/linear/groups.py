@@ -20,7 +20,7 @@ from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.solve import LEAST, lost
 from ksdp.audit.statistics.linear.system import LIKELIEST, RULED_OUT, LinearModel, LinearSystem
-from ksdp.audit.statistics.linear.tilting import MOST_WRITTEN, span_of
+from ksdp.audit.statistics.linear.tilting import MOST_NOISY, MOST_WRITTEN, span_of
 
 
 class WrappedStatistic:
@@ -89,12 +89,6 @@ class GroupMean(WrappedStatistic):
         return np.add.reduceat(values, documents.starts[:-1]) / np.diff(documents.starts)
 
 
-MOST_GROUPS = 1024
-"""Groups that are solved for: with twice as many numbers it takes a second a run."""
-MOST_TERMS = 2**28
-"""Documents times numbers, up to which what a group adds is worked out in every run: a second or two."""
-
-
 @runtime_checkable
 class _Equates(Protocol):
     def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None: ...
@@ -107,7 +101,8 @@ def solves_groups(statistic: Statistic) -> bool:
 
 def groups_solved(groups: int, documents: int, numbers: int) -> bool:
     """Whether equations of so many groups are solved for, all of whose documents add to so many numbers."""
-    return groups <= MOST_GROUPS and documents * numbers <= MOST_TERMS
+    # With twice as many numbers, as with so many terms, it takes a second or two a run.
+    return groups <= 1024 and documents * numbers <= MOST_NOISY
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,6 @@ def _of_moments(pool: Pool) -> int:
 
 DATABASES = 6
 """Drawn, to see what varies; each is run several times, to see the noise."""
-_ROUNDS = ("first_blocks", "block_sums", "uploads", "P")
-"""Releases of rounds beside V, which filters of their own solve."""
 
 
 def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool) -> dict[str, int]:
@@ -134,7 +132,7 @@ def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool
     if "T" in shapes and "sums" not in shapes and "sweeps" in given_fields(own):
         size = int(np.prod(shapes["T"]))
         counts["T"] = size if exact else _above_noise(mechanism, size, pool)
-    alone = "V" in shapes and not any(name in shapes for name in _ROUNDS)
+    alone = "V" in shapes and not shapes.keys() & {"first_blocks", "block_sums", "uploads", "P"}
     if alone and given_fields(own).get("solver") == "power" and exact and _stops_early(own, pool):
         counts["V"] = numbers_of_basis(shapes["V"][0], shapes["V"][1])
     return {name: numbers for name, numbers in counts.items() if numbers}

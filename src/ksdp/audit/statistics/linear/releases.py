@@ -365,8 +365,6 @@ FEWEST = 1 / 16
 """Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V
 says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in
 one run against all out 0.29 by `FirstOrderBasis` and 0.30 by these; solved, ten seconds a run, 0.34)."""
-_ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
-"""Releases of rounds that filters of their own examine."""
 
 
 @dataclass(frozen=True)
@@ -387,7 +385,7 @@ class LinearBasis(_Solved):
 
     def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """The condition that is missing for the statistic to be worth its time; empty if none is."""
-        if _ROUNDS & set(arrays):
+        if arrays.keys() & {"first_blocks", "block_sums", "sums", "uploads", "P"}:
             return "a run that shows its V alone: sums of rounds say more"
         if len(arrays["V"]) != 2:
             return "a V of rows"

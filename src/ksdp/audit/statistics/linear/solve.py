@@ -221,7 +221,7 @@ def _noise_of_exact(
     made: FactoredContributions, scales: Floats, sizes: Floats, run: RunSystem, missing: float
 ) -> Floats:
     """The variance of every exact number, `missing` in these units; that of terms where it hides no document."""
-    least = max(missing, _ROUNDING**2 * float(sizes.max(initial=0.0)))
+    least = max(missing, np.finfo(np.float64).eps ** 2 * float(sizes.max(initial=0.0)))
     noise = least / np.square(np.where(scales > 0.0, scales, 1.0))
     of_terms = (made.shape[1] + 1) * 2.0**-49
     if run.lost >= LOST and sizes.min(initial=np.inf) > 2.0**24 * of_terms:
@@ -232,17 +232,8 @@ def _noise_of_exact(
 # Least squares
 
 
-_ROUNDING = 2.0**-52
-"""Rounding error of products of terms, as a part of the squares that they are differences of, a document."""
-
-
 def least_squares(run: RunSystem) -> Fitted | Direction:
-    """Solve the normal equations of n documents for who was in.
-
-    References
-    ----------
-    Golub and Van Loan, Matrix Computations: sections 5.3 and 6.1, and 2.1.4 for Woodbury's identity.
-    """
+    """Solve n normal equations (Golub and Van Loan, Matrix Computations: 5.3, 6.1; Woodbury: 2.1.4)."""
     if run.exact and isinstance(run.made, FactoredContributions):
         return _parts(run, run.made)
     found = _woodbury(run.made, run.residual, with_least(run.made, run.hidden))
@@ -260,7 +251,7 @@ def _parts(run: RunSystem, made: FactoredContributions) -> Fitted | Direction:
     missing = _loss(made, factors, run)
     gram, squares = gram_of_contributions(made, scales)
     right = made.matvec(run.residual * np.square(factors))
-    sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
+    sizes, rounding = gram.diagonal().copy(), len(gram) * np.finfo(np.float64).eps * squares
     adds = sizes > rounding
     lengths = np.sqrt(np.where(adds, sizes, np.inf))
     gram /= lengths
