@@ -188,17 +188,6 @@ def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus)
     assert found[0].least <= found[0].above / 15 <= found[0].limit
 
 
-def test_a_leak_is_settled_as_soon_as_its_limits_say_so(corpus: Corpus) -> None:
-    quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
-    tables = quiet.model_dump(mode="json")
-    tables["design"]["with_runs"] = 80
-    tables["decision"]["margin"] = 0.5
-    tables["statistics"] = {"families": [], "names": ["row-space-energy"]}
-    plan = make_plan(Opened.of(parse_spec(tables), corpus))
-    assert sampled_leak(plan, level=0.05, population=90, quota=0.5).runs < 160
-    assert sampled_leak(plan, level=0.05, population=90).runs == 160
-
-
 def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> None:
     whole = spec({"name": "pd-svd", "rank": 2})
     tables = whole.model_dump(mode="json")
