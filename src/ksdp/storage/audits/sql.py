@@ -162,7 +162,7 @@ def write_answer(store: Store, audit: str, query: str, to: Path) -> int:
     if suffix not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
     with _answer(store, audit, query) as answer:
-        table = answer.fetch_arrow_table()
+        table = pa.table(answer.arrow())
     with duckdb.connect() as database:
         database.register("answer", table)
         cells = _cells(database, suffix)
