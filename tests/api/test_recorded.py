@@ -90,14 +90,16 @@ def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, monkeypatch: pyte
         ksdp.audit(tmp_path / "spec.toml")
 
 
-@pytest.mark.parametrize("what", ["runs moved", "ids moved", "half moved"])
+@pytest.mark.parametrize("what", ["runs moved", "ids moved", "runs shuffled", "ids shuffled", "half moved"])
 def test_tables_that_do_not_belong_together_void_the_audit(made: Any, what: str) -> None:
     """They were valid, and some documents were called clear or sensitive that other documents' runs were of."""
     data, means, bits = made
-    half = np.concatenate([bits[:60], np.roll(bits[60:], 1, axis=0)])
+    rng, half = np.random.default_rng(8), np.concatenate([bits[:60], np.roll(bits[60:], 1, axis=0)])
     mixed, start = {
         "runs moved": (np.roll(bits, 1, axis=0), 0),
         "ids moved": (np.roll(bits, 2, axis=1), 0),
+        "runs shuffled": (rng.permutation(bits), 0),
+        "ids shuffled": (bits[:, rng.permutation(DOCUMENTS)], 0),
         "half moved": (half, 60),
     }[what]
     with pytest.raises(
