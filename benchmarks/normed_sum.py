@@ -11,10 +11,12 @@ Rank 7, three iterations: 21 normed sums, of which three parties compute the len
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from papers.data import documents
 
 from benchmarks import data_folder
@@ -31,6 +33,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     subspace_sine,
 )
 from ksdp.audit.randomness import os_random
+from ksdp.protocols.shares.arithmetic import SharedArithmetic
 from ksdp.protocols.shares.engine import COMPUTING
 from ksdp.protocols.shares.field import PRIME, split
 from ksdp.protocols.shares.matrices import unit_rows
@@ -47,6 +50,10 @@ SIZES = (100, 1000, 10_000)
 BITS = (10, 20, 31)
 
 
+async def _normed(row: NDArray[np.object_], shares: SharedArithmetic) -> object:
+    return await unit_rows(shares, row)
+
+
 def one_call() -> None:
     """CPU seconds of one normed sum at a party that computes, the parties' sharing of their vectors included."""
     rng = np.random.default_rng(0)
@@ -54,8 +61,8 @@ def one_call() -> None:
     for at, size in enumerate(SIZES):
         words = rng.integers(-(2**55), 2**55, size)
         row = words.astype(object)[None] % PRIME
-        seconds, rounds, sent = min(together(lambda shares, row=row: unit_rows(shares, row)) for _ in range(2))
-        shared = best(lambda words=words: split(words, os_random))
+        seconds, rounds, sent = min(together(partial(_normed, row)) for _ in range(2))
+        shared = best(partial(split, words, os_random))
         for parties, printed in PRINTED.items():
             took = seconds / COMPUTING + parties * shared
             print(
