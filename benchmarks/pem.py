@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -60,8 +61,8 @@ def run_cost() -> None:
         sampler.draw(100.0, 10)
     for entries in (100, 1000, 10_000, 100_000):
         shares = split(np.arange(entries), SERVERS)[1]
-        shared, added = best(lambda n=entries: split(np.arange(n), SERVERS)), _added(100, shares)
-        noises = [best(lambda s=sampler, n=entries: s.draw(100.0, n), 1) for sampler in SAMPLERS]
+        shared, added = best(partial(split, np.arange(entries), SERVERS)), _added(100, shares)
+        noises = [best(partial(sampler.draw, 100.0, entries), 1) for sampler in SAMPLERS]
         wire = 100 * entries * 64 / 1e9
         print(f"  {entries:>7,}: {shared:.5f}, {added:.5f}, {noises[0]:.4f} / {noises[1]:.5f}, {wire:.4f}")
     print("Figure 3 (a): seconds of a server that adds vectors of 1,000 entries, and of these on the wire")
