@@ -13,10 +13,10 @@ from __future__ import annotations
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from papers.data import documents
 
 from benchmarks import data_folder
@@ -33,6 +33,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     subspace_sine,
 )
 from ksdp.audit.randomness import os_random
+from ksdp.protocols.shares.arithmetic import SharedArithmetic
 from ksdp.protocols.shares.engine import COMPUTING
 from ksdp.protocols.shares.field import PRIME, split
 from ksdp.protocols.shares.matrices import unit_rows
@@ -49,8 +50,8 @@ SIZES = (100, 1000, 10_000)
 BITS = (10, 20, 31)
 
 
-def _unit_rows(row: Any, shares: Any) -> Any:
-    return unit_rows(shares, row)
+async def _normed(row: NDArray[np.object_], shares: SharedArithmetic) -> object:
+    return await unit_rows(shares, row)
 
 
 def one_call() -> None:
@@ -60,7 +61,7 @@ def one_call() -> None:
     for at, size in enumerate(SIZES):
         words = rng.integers(-(2**55), 2**55, size)
         row = words.astype(object)[None] % PRIME
-        seconds, rounds, sent = min(together(partial(_unit_rows, row)) for _ in range(2))
+        seconds, rounds, sent = min(together(partial(_normed, row)) for _ in range(2))
         shared = best(partial(split, words, os_random))
         for parties, printed in PRINTED.items():
             took = seconds / COMPUTING + parties * shared

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from functools import partial
 
 import numpy as np
 import pandas as pd

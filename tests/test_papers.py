@@ -146,3 +146,12 @@ def test_table_2_says_what_its_p_values_mean(private: sp.csr_array) -> None:
     assert done.rows[0][3] == "0.044 +- 0.02"
     assert int(str(done.rows[0][-1]).rstrip("%")) >= 50  # a run of three documents announces nearly a document
     assert "0.5% and 3.0% have p below 0.05" in done.notes[-1]
+
+
+def test_starts_are_compared_by_leak_and_error(private: sp.csr_array, stars: sp.csr_array) -> None:
+    done = leaks.starts(private, stars, documents=2, runs=12, rank=2, sweeps=2, wanted=("random", "random-2x"))
+    assert [row[:2] for row in done.rows] == [
+        (of, start) for of in ("text", "ratings") for start in ("random", "random-2x")
+    ]
+    errors = [float(str(row[2])) for row in done.rows[2:]]
+    assert 0 < errors[1] < errors[0] < 3, "more sweeps predict better"
