@@ -77,7 +77,8 @@ def _table_1(folder: Path, short: bool) -> outcome.Outcome:
     ("kos", "movielens-1m"), (60, 10),
     "The paper asks whether PD-NMF-Init is more or less revealing than a random start, prints no numbers, and "
     "says of the recommender that results are similar.",
-    "A sample of texts by their most frequent terms and of users by the most rated movies, half of them in a run.",
+    "A sample of texts by their most frequent terms and of users by the most rated movies, half of them in a run "
+    "of one party, whose own topics are then all there are.",
 )  # fmt: skip
 def _starts(folder: Path, short: bool) -> outcome.Outcome:
     count, columns = (200, 300) if short else (1000, 1000)
