@@ -14,7 +14,6 @@ from functools import partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from functools import partial
 
 import numpy as np
 import pandas as pd
