@@ -52,18 +52,25 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 HEAD = """# The same levers in an audit and in a run
 
-*For engineers who write a spec that parties will run. The table says which
-[levers](glossary.md#what-makes-a-run-safer) a run among parties takes, and which can only be audited.*
+*For engineers who write a spec that parties will run. At the end you know which levers a run among parties
+takes, and which can only be audited. You need a spec, and a mechanism that [parties run](protocol-run.md).*
 
-Written by `tools/lever_table.py`, which tries each lever with each mechanism. A run refuses a lever that is only
-audited, and says why. Parties compare how they make rows by the hash `features.rows` (`ksdp plan --columns`).
-Every other parameter of a mechanism is a term of the protocol file, and the same in audit and run.
+A [lever](glossary.md#what-makes-a-run-safer) is a setting that trades gain for leak. The table names, for each
+lever, the mechanisms that take it. A run refuses a lever that can only be audited, and says why. Every other
+parameter of a mechanism stands in the protocol file, and is the same in an audit and in a run.
+
+Parties must make rows of numbers from their documents in the same way. They compare how by the hash
+`features.rows`, which `ksdp plan --columns` prints. This page is written by `tools/lever_table.py`, which tries
+each lever with each mechanism.
 """
 TAIL = """
-`idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With
-`solver = "limit"` PD-SVD and its kin are audited, or run with `opens = "final"`; a run that opens every round
-takes `"power"`. `noisy` is around PD-SVD here; around others it takes what these take.
-PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` above 0.
+- `idf = "global"` counts the rows of the file that is read. In a run, and in the audit of a party, these are the
+  party's own.
+- With `solver = "limit"`, PD-SVD, `sigma-svd` and PD-PCA can be audited, or run with `opens = "final"`. A run
+  that releases every round takes `solver = "power"`.
+- `noisy` adds noise to another mechanism: in this table, to PD-SVD. Around another mechanism it takes what that
+  one takes.
+- PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
 """
 
 

@@ -67,10 +67,17 @@ PAGES = {
     ),
 }
 FOR_WHOM = {
-    "Tutorials": "Learn by doing. Every command and cell runs as it stands. Begin with the first.",
-    "How-to guides": "One job a page, for people who know what they want.",
-    "Reference": "Every command, key, mechanism and statistic, written from the code; and every word.",
-    "Explanation": "What the numbers mean, and why they are as they are.",
+    "Tutorials": "Learn by doing: every command and cell runs as it is printed. Begin with the first.",
+    "How-to guides": "Each page does one job, for people who know what they want.",
+    "Reference": "Look things up: every command, key, mechanism and statistic, written from the code.",
+    "Explanation": "Understand what the numbers mean, and why they are as they are.",
+}
+READERS = {
+    "a data engineer": ("gain-and-levers.md", "scheduling.md", "upkeep.md", "ci.md"),
+    "a privacy officer or reviewer": ("reviewing.md", "screening.md", "why-everything-leaks.md"),
+    "an auditor": ("results.md", "attacks.md", "verdicts-for-statisticians.md"),
+    "a researcher": ("notebook.md", "python.md", "estimators.md"),
+    "a party of a run": ("three-organisations.md", "protocol-run.md", "noise-and-draw.md"),
 }
 _FILES = "## Files of a store"
 EXAMPLES = {
@@ -251,6 +258,10 @@ def _title(page: str) -> str:
     return TITLES.get(page) or path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
 
 
+def _link(page: str) -> str:
+    return f"[{_title(page)}]({page})"
+
+
 def index() -> str:
     """`docs/README.md`: every page of the documentation, by what it is for."""
     lines = [
@@ -259,14 +270,18 @@ def index() -> str:
         "ksdp measures, document by document, what a joint computation gives away, before it is run.",
         "",
         "New here? Read [what a verdict means](what-a-verdict-means.md) in ten minutes, then type [your first",
-        "audit](first-audit.md). A word that you cannot place is in the [words](glossary.md).",
+        "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read your pages:",
+        "",
+        "| you are | read, in this order |",
+        "|---|---|",
+        *(f"| {who} | {', '.join(map(_link, pages))} |" for who, pages in READERS.items()),
         "",
     ]
     for heading, pages in PAGES.items():
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
-        lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
-    lines += ["Federations are audited as they are: `examples/flower/` and `examples/nvflare/`."]
-    lines += ["`SECURITY.md` says who is trusted with what."]
+        lines += [*(f"- {_link(page)}" for page in pages), ""]
+    lines += ["Federations of Flower and NVFlare are audited without changing them: see `examples/flower/` and"]
+    lines += ["`examples/nvflare/`. `SECURITY.md` says who is trusted with what."]
     return "\n".join(lines).rstrip() + "\n"
 
 
