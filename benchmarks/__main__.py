@@ -4,6 +4,7 @@
 
     python -m benchmarks                     # all that takes no hour
     python -m benchmarks plain               # beside SciPy's tests, a plain loop and joblib; ten minutes
+    python -m benchmarks plain-every         # the loop and every mail of enron-mail6; some minutes
     python -m benchmarks kernels             # each beside SciPy's; seconds
     python -m benchmarks speed --whole       # whole audits beside an earlier commit; an hour
     python -m benchmarks bounds              # whole commands beside it, and what is asked; --quick: minutes
@@ -70,6 +71,8 @@ Benchmark = Callable[[argparse.Namespace], object]
 
 ALWAYS: dict[str, Benchmark] = {
     "plain": lambda _: plain.run(),
+    "plain-every": lambda _: plain.every(),
+    "plain-tests": lambda _: plain.table_of_tests(),
     "kernels": lambda _: kernels.run(),
     "normed-sum": lambda chosen: normed_sum.run((tuple(chosen.cell),) if chosen.cell else normed_sum.CELLS),
     "secure-sum": lambda _: secure_sum.run(),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,49 @@ def tests(values: NDArray[np.float32], inclusion: NDArray[np.bool_]) -> Floats:
         [ks_2samp(v[b], v[~b], method="exact") for v, b in zip(one, inclusion, strict=True)] for one in values
     ]
     return np.array([[[test[part] for test in column] for column in found] for part in range(2)])
+
+
+def vectorised(values: NDArray[np.float32], inclusion: NDArray[np.bool_], method: str) -> Floats:
+    """D and p by SciPy, all documents with as many runs at once."""
+    found, held = np.empty((2, *values.shape[:2])), inclusion.sum(axis=1)
+    for m in np.unique(held):
+        rows = np.flatnonzero(held == m)
+        bits = np.broadcast_to(inclusion[rows], (len(values), len(rows), inclusion.shape[1]))
+        with_, without = (values[:, rows][arm].reshape(len(values), len(rows), -1) for arm in (bits, ~bits))
+        found[:, :, rows] = ks_2samp(with_, without, axis=2, method=method)
+    return found
+
+
+def with_looks(
+    work: Work,
+    drawn: Sequence[NDArray[np.int64]],
+    inclusion: NDArray[np.bool_],
+    looks: Sequence[tuple[int, float]],
+) -> int:
+    """The same at looks, of runs so far and a D from which none is measured further; the documents left."""
+    seen: list[Floats] = []
+    left, values = np.arange(work.documents.shape[0]), np.empty((5, work.documents.shape[0], 0), np.float32)
+    for end, bar in looks:
+        some = replace(work, documents=work.documents[left])
+        seen += [released(work, rows) for rows in drawn[len(seen) : end]]
+        new = [columns(some, one) for one in seen[values.shape[2] :]]
+        values = np.concatenate([values, np.stack(new, axis=2, dtype=np.float32)], axis=2)
+        below = vectorised(values, inclusion[left, :end], "exact")[0].max(axis=0) < bar
+        left, values = left[below], values[:, below]
+    return len(left)
+
+
+def start(path: str) -> sp.csr_matrix:
+    """Read counts, and weigh them."""
+    counts = sp.csr_matrix(sp.load_npz(path), dtype=np.float64)
+    held = np.bincount(counts.indices, minlength=counts.shape[1])
+    return sp.csr_matrix(counts.multiply(np.log(counts.shape[0] / np.maximum(held, 1))))
+
+
+def store(folder: Path, seen: Sequence[Floats], values: NDArray[np.float32]) -> None:
+    """Keep all releases and columns."""
+    np.save(folder / "releases.npy", np.array(seen, dtype=np.float32))
+    np.save(folder / "columns.npy", values)
 
 
 def on_processes(work: Work, drawn: Sequence[Any], inclusion: NDArray[np.bool_], processes: int) -> Floats:

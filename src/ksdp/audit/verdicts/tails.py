@@ -95,7 +95,8 @@ def _place(ordered: NDArray[np.floating], value: float, beyond: bool) -> int:
 @njit(cache=True, nogil=True)
 def beyond(ordered: NDArray[np.floating], value: float, high: bool) -> int:
     """How many of the ordered values are above one, or below it."""
-    return int(len(ordered) - _place(ordered, value, True) if high else _place(ordered, value, False))
+    place = _place(ordered, value, high)
+    return int(len(ordered) - place if high else place)
 
 
 @njit(cache=True, nogil=True)
@@ -137,7 +138,7 @@ def _tails(
             looked_at += (counts[side] > 0).sum()
         for side in range(2):
             for k in range(len(sizes)):
-                count, edge, inside = counts[side, k], edges[side, k], 0
+                count, edge, inside = counts[side, k], edges[side, k], np.int64(0)  # a literal is compiled for
                 if count == 0:
                     continue
                 for value in arm:

@@ -63,8 +63,12 @@ def last_components(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
                 d[low] -= part
                 e[low] = g
                 e[m] = 0.0
-    order = np.argsort(d)
-    return d[order], last[order]
+    for i in range(1, n):  # Numba takes a second and a half to compile `argsort`
+        value, part, at = d[i], last[i], i
+        while at > 0 and d[at - 1] > value:
+            d[at], last[at], at = d[at - 1], last[at - 1], at - 1
+        d[at], last[at] = value, part
+    return d, last
 
 
 @njit(cache=True, nogil=True)
@@ -254,7 +258,7 @@ def lanczos(
     residual = start.copy()
     norm = orthogonalise(basis, across, fixed, residual, c)
     check = 3 * want + 5
-    last_check, last_excess = 0, 0.0
+    last_check, last_excess = np.int64(0), 0.0  # a literal would be compiled for
     for step in range(steps):
         at = fixed + step
         if norm <= 0.0:
