@@ -27,6 +27,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -249,9 +250,9 @@ def table_of_tests(documents: int = 150, arms: Sequence[tuple[int, int]] = ARMS)
         bits = rng.permuted(np.arange(held + free) < held + np.zeros((documents, 1), np.int64), axis=1)
         compare_arms({"drawn": values[0, :3]}, bits[:3])
         works: dict[str, Callable[[], Any]] = {
-            "ours": lambda values=values, bits=bits: compare_arms({"drawn": values[0]}, bits),
-            "exact": lambda values=values, bits=bits: plain_loop.vectorised(values, bits, "exact"),
-            "asymptotic": lambda values=values, bits=bits: plain_loop.vectorised(values, bits, "asymp"),
+            "ours": partial(compare_arms, {"drawn": values[0]}, bits),
+            "exact": partial(plain_loop.vectorised, values, bits, "exact"),
+            "asymptotic": partial(plain_loop.vectorised, values, bits, "asymp"),
         }
         spent = {name: 1e3 * best(work) / documents for name, work in works.items()}
         ours, exact, asymptotic = spent.values()
@@ -285,6 +286,10 @@ def run(documents: int = 2000, with_runs: int = 60) -> None:
         raise SystemExit(f"below what is asked: {'; '.join(low)}.")
 
 
+def _columns_of(work: plain_loop.Work, seen: Sequence[Any]) -> list[Any]:
+    return [plain_loop.columns(work, one) for one in seen]
+
+
 def every(with_runs: int = 200, some: int = 16) -> None:
     """Print what the audit of every mail takes without fresh runs, and what the loop with looks would take."""
     times, named = _Times(), json.dumps(list(COLUMNS))
@@ -305,11 +310,11 @@ def every(with_runs: int = 200, some: int = 16) -> None:
     for number, (end, tested) in enumerate(looks):
         rows = np.sort(rng.choice(len(plan.audited), tested if number else len(plan.audited), replace=False))
         fewer = replace(work, documents=work.documents[rows])
-        values = times.of("columns", lambda fewer=fewer: [plain_loop.columns(fewer, one) for one in seen])
+        values = times.of("columns", partial(_columns_of, fewer, seen))
         spent += times.cpu["columns"][-1] / some * (end - before)
         values, held = rng.normal(size=(1, 200, end)).astype(np.float32), np.arange(end) < round(share * end)
         bits = np.broadcast_to(held, (200, end))
-        times.of("tests", lambda values=values, bits=bits: plain_loop.vectorised(values, bits, "exact"))
+        times.of("tests", partial(plain_loop.vectorised, values, bits, "exact"))
         spent += times.cpu["tests"][-1] / 200 * len(rows) * len(COLUMNS)
         before = end
         print(f"look {number + 1}: {end} runs, {len(rows)} documents, {spent:.0f} CPU s so far", flush=True)

@@ -20,7 +20,7 @@ from ksdp.audit.results.summarise import bound_summary, void_where_contradicted
 from ksdp.audit.runs import measure, sample
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.certificates import count_laws, count_laws_independent
+from ksdp.audit.verdicts.certificates import told_by_count, told_by_independent_count
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.looks import Look, after_certificate, after_look
 
@@ -51,7 +51,7 @@ def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
     expected = np.ones(90, int)
     expected[20:60], expected[[3, 70]] = 40, 2
     np.testing.assert_array_equal(found.copies, expected)
-    by_hand = [count_laws(count, 90, 30).told for count in expected]
+    by_hand = [told_by_count(count, 90, 30) for count in expected]
     np.testing.assert_allclose(found.advantage, by_hand)
     some = copies_bound(plan_of(corpus, design={"documents": ("d70", "d4", "d30")}))
     assert some is not None
@@ -64,7 +64,7 @@ def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
     assert mine.copies.max() == (expected[held] == 40).sum() < 40
     loose = copies_bound(plan_of(corpus, design={"sampling": "poisson"}))
     assert loose is not None
-    assert loose.advantage[25] == pytest.approx(count_laws_independent(40, 1 / 3).told)
+    assert loose.advantage[25] == pytest.approx(told_by_independent_count(40, 1 / 3))
 
 
 def test_where_nothing_is_proved_nothing_is_said(corpus: Corpus) -> None:

@@ -30,7 +30,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.runs import stacked
 from ksdp.audit.specs.design import Literal, Shared
-from ksdp.audit.verdicts.certificates import CountLaws, certified_bound, count_laws, count_laws_independent
+from ksdp.audit.verdicts.certificates import certified_bound, told_by_count, told_by_independent_count
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.margins import distance_band
 from ksdp.audit.verdicts.verdict import ProvedBy
@@ -170,12 +170,12 @@ def copies_bound(plan: Plan) -> Bound | None:
         return None
     count = several[content][np.searchsorted(design.pool, plan.audited)]
     different, places = np.unique(count, return_inverse=True)
-    bounds = np.array([_laws(int(copies), design).told for copies in different])
+    bounds = np.array([_told(int(copies), design) for copies in different])
     trust = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
     return Bound(ProvedBy.COPIES, bounds[places], trust, any_knowledge=False, copies=count.astype(np.int64))
 
 
-def _laws(copies: int, design: Shared | Literal) -> CountLaws:
+def _told(copies: int, design: Shared | Literal) -> float:
     if isinstance(design, Shared) and design.poisson:
-        return count_laws_independent(copies, design.share)
-    return count_laws(copies, len(design.pool), design.size)
+        return told_by_independent_count(copies, design.share)
+    return told_by_count(copies, len(design.pool), design.size)

@@ -16,10 +16,10 @@ from scipy.stats import norm
 
 from ksdp.audit.verdicts.certificates import (
     certified_bound,
-    count_laws,
-    count_laws_independent,
     knows_all_others,
     pair_advantage,
+    told_by_count,
+    told_by_independent_count,
 )
 from ksdp.audit.verdicts.effects import gaussian_epsilon_low, refutable_factor, spread_differs
 
@@ -101,7 +101,7 @@ def test_the_bound_is_the_variation_over_all_databases(data: st.DataObject) -> N
     arms = Counter[int](), Counter[int]()
     for run in combinations(range(documents), size):
         arms[0 not in run][sum(one < copies for one in run)] += 1
-    assert count_laws(copies, documents, size).told == pytest.approx(float(variation(*arms)), abs=1e-12)
+    assert told_by_count(copies, documents, size) == pytest.approx(float(variation(*arms)), abs=1e-12)
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5])
@@ -112,13 +112,13 @@ def test_the_bound_of_independent_draws_is_the_variation_over_all_databases(copi
         likely = np.prod([share if one else 1 - share for one in run], initial=Fraction(1))
         others[sum(run)] = others.get(sum(run), Fraction(0)) + likely
     truth = sum(abs(others.get(c - 1, Fraction(0)) - others.get(c, Fraction(0))) for c in range(copies + 1)) / 2
-    assert count_laws_independent(copies, float(share)).told == pytest.approx(float(truth), abs=1e-12)
+    assert told_by_independent_count(copies, float(share)) == pytest.approx(float(truth), abs=1e-12)
 
 
 def test_many_copies_hide_each_other_and_one_document_is_not_hidden() -> None:
-    bounds = [count_laws(copies, 17_706, 531).told for copies in (1, 2, 10, 100, 188, 800)]
+    bounds = [told_by_count(copies, 17_706, 531) for copies in (1, 2, 10, 100, 188, 800)]
     assert bounds[0] == pytest.approx(1.0, abs=1e-12)
     assert np.all(np.diff(bounds) < 0)
     assert bounds[4] < 0.2
-    apart = [count_laws_independent(copies, 0.03).told for copies in (1, 2, 10, 100, 188, 800)]
+    apart = [told_by_independent_count(copies, 0.03) for copies in (1, 2, 10, 100, 188, 800)]
     np.testing.assert_allclose(apart, bounds, atol=0.01)

@@ -33,7 +33,6 @@ takes the others of a run for random, as every number of an audit is; who knows 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,40 +98,25 @@ def _log_wealth(advantages: Floats, mean: Floats) -> Floats:
     return np.asarray(logsumexp(each, axis=0) - math.log(len(STAKES)))
 
 
-@dataclass(frozen=True, eq=False)
-class CountLaws:
-    """The law of how many of a document's copies a run holds, itself included; entry j of each is that of j."""
+def told_by_count(copies: int, documents: int, size: int) -> float:
+    """Advantage of the number of a document's copies in a run, itself included: the variation of its two laws.
 
-    held: Floats
-    """Law of the number in runs that hold the document."""
-    left_out: Floats
-    """Law of the number in runs that do not."""
-    share: float
-
-    @property
-    def told(self) -> float:
-        """Advantage that the number gives: the total variation of both laws, in [0, 1]."""
-        return float(np.clip(np.abs(self.held - self.left_out).sum() / 2, 0.0, 1.0))
-
-    @property
-    def all(self) -> Floats:
-        """Law of the number in all runs."""
-        return self.share * self.held + (1 - self.share) * self.left_out
-
-
-def count_laws(copies: int, documents: int, size: int) -> CountLaws:
-    """Where every run holds the same number of documents."""
+    Every run holds `size` of the documents.
+    """
     from scipy.stats import hypergeom  # half a second of imports, which who has no copies need not wait for
 
     count = np.arange(copies + 1)
-    inside = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
-    left_out = hypergeom(documents - 1, copies - 1, size).pmf(count)
-    return CountLaws(inside, left_out, size / documents)
+    held = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
+    return _variation(held, hypergeom(documents - 1, copies - 1, size).pmf(count))
 
 
-def count_laws_independent(copies: int, share: float) -> CountLaws:
-    """Where each document is in with probability `share`, independently."""
+def told_by_independent_count(copies: int, share: float) -> float:
+    """The same where each document is in with probability `share`, independently."""
     from scipy.stats import binom
 
     count = np.arange(copies + 1)
-    return CountLaws(binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share).pmf(count), share)
+    return _variation(binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share).pmf(count))
+
+
+def _variation(held: Floats, left_out: Floats) -> float:
+    return float(np.clip(np.abs(held - left_out).sum() / 2, 0.0, 1.0))

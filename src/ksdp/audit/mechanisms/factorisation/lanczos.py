@@ -288,7 +288,7 @@ def lanczos(
             pairs: tuple[Matrix, Vector] = _ritz_pairs(alpha[:count], beta[:count], basis[fixed:], want)
             return pairs
         check = _next_check(count, excess, last_check, last_excess)
-        last_check, last_excess = count, excess
+        last_check, last_excess = np.int64(count), excess
     return np.zeros((0, dimension)), np.zeros(0)
 
 
