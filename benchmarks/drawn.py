@@ -3,6 +3,7 @@
 ::
 
     python -m benchmarks drawn --corpora enron-mail6 20newsgroups covertype online-news-popularity kos --splits 10
+    python -m benchmarks drawn-attacks --corpora enron-mail6 20newsgroups kos movielens-1m
 
 One run of `counted-svd` opens in how many drawn documents each term is, and V of the drawn rows, weighed by these
 counts and with columns shrunk or not. It tells no more than the share drawn about who is held. A line a share: of
@@ -22,19 +23,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
+from scipy.sparse.linalg import lsqr
+from scipy.stats import ks_2samp
 
 from benchmarks import ROOT, data_folder, news_parts
 from benchmarks.frontier import RANK, SEED, TEXTS
-from ksdp.audit.contract import Mechanism
-from ksdp.audit.corpus.matrix import weighed
+from ksdp.audit.contract import Database, Mechanism, Observables
+from ksdp.audit.corpus.matrix import canonical, weighed
 from ksdp.audit.learning.gain import gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, learn
 from ksdp.audit.learning.measures import energy
@@ -43,13 +47,15 @@ from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.flows.learning import spec_rows
+from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.storage.gain_rows import gain_rows
 from ksdp.storage.readers.spec_files import read_spec_file
 
 NEWS = "online-news-popularity"
 TABLES = ("covertype", NEWS)
-CORPORA = (*TEXTS, *TABLES)
+CORPORA, RATED = (*TEXTS, *TABLES), "movielens-1m"
 HELD_OUT, SHARES = 0.2, (0.1, 0.2)
 MECHANISM = PDSVD(rank=RANK, opens="final")
 
@@ -85,6 +91,47 @@ def exact_rows(name: str, raw: sp.csr_array, party: NDArray[np.str_]) -> sp.csr_
     if name in TABLES:
         return _standardised(raw, _units(raw))
     return weighed(raw, party, "tf-idf", "global", "l2", None)
+
+
+def attacked(name: str, documents: int = 600, share: float = 0.2, runs: int = 8) -> None:
+    """Print what single runs give away: half of some documents is held, a secret draw of these is in a run.
+
+    First the equations of the first rounds are solved for everybody at once; then the counts alone.
+    """
+    rng = np.random.default_rng(SEED)
+    rows = _rated() if name == RATED else _counts(name)[0]
+    rows = take_rows(rows, np.sort(rng.choice(rows.shape[0], documents, replace=False)))
+    mechanism, pool = CountedSVD(rank=RANK), Pool(rows, 0.5 * share)
+    holds, draws, scores = [], [], []
+    for _ in range(runs):
+        held = rng.random(documents) < 0.5
+        key = Ed25519PrivateKey.from_private_bytes(rng.bytes(32))
+        drawn = np.array(held)
+        drawn[held] = secret_draw(key, map(str, np.flatnonzero(held)), share)
+        seen = mechanism.run(Database((take(rows, drawn),)), rng)
+        known = Documents(rows, pool=replace(pool, mechanism=mechanism))
+        solved = mechanism.statistics[0].evaluate(Observables(seen), known)
+        here = sp.csr_array((rows != 0).T, dtype=np.float64)
+        inverse = lsqr(here, seen["counts"][:-1], damp=1e-3, iter_lim=300)[0]
+        scores.append((solved, inverse))
+        holds.append(held)
+        draws.append(drawn)
+    for place, what in enumerate(("equations of rounds", "counts alone")):
+        told = np.concatenate([score[place] for score in scores])
+        of_in, of_held = (
+            ks_2samp(told[bits], told[~bits]).statistic for bits in (np.concatenate(draws), np.concatenate(holds))
+        )
+        print(
+            f"{name}, {what}: D of who is in {of_in:.3f}, of who is held {of_held:.3f} (share {share:g})",
+            flush=True,
+        )
+
+
+def _rated() -> sp.csr_array:
+    """The films that each user has rated."""
+    table = pd.read_parquet(data_folder() / RATED / "ratings.parquet")
+    users, films = (np.unique(table[key], return_inverse=True)[1] for key in ("user_id", "item_id"))
+    return canonical(sp.csr_array((table["rating"].to_numpy(np.float64), (users, films))))
 
 
 def _news(splits: int) -> None:

@@ -76,8 +76,7 @@ class CountedSVD:
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Count, weigh, iterate; see the class."""
-        features = matrix.shape[1]
-        early = self.releases(features)[2].shape[0]
+        features, early = matrix.shape[1], self.releases(matrix.shape[1])[2].shape[0]
         held = np.append((matrix != 0).sum(axis=0), matrix.shape[0]).astype(np.float64)
         counts, sums = np.rint((yield SecSum(held))), []
         rows, root = self._weighed(matrix, counts)
@@ -98,8 +97,7 @@ class CountedSVD:
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run all parties; `rng` is not used."""
-        programs = [self.party(matrix, len(database.parties)) for matrix in database.parties]
-        return Observables(drive(programs)[0].public)
+        return Observables(drive([self.party(rows, len(database.parties)) for rows in database.parties])[0].public)
 
     def _equations(self, seen: Observables, pool: Pool, added: Added) -> tuple[Adds, LinearSystem]:
         """x <x, v> for the rows v of each early block and x as the run weighs it, and the sums of these."""
