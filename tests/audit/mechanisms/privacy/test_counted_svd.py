@@ -13,6 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
+from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistic import Documents, Pool
@@ -74,6 +75,6 @@ def test_nobody_is_clear_without_a_draw_within_the_margin(drawn: float | None, p
         "design": {"party_size": 0.2, "with_runs": 10},
         "decision": {"margin": 0.2},
     }
-    plan = make_plan(parse_spec(tables), Corpus(ROWS, np.arange(240).astype(str)))
+    plan = make_plan(Opened.of(parse_spec(tables), Corpus(ROWS, np.arange(240).astype(str))))
     assert plan.spec.proved_by_draw == proved
     assert any("`V`, which no statistic follows" in one for one in coverage_of(plan).unread)
