@@ -115,6 +115,7 @@ BY_NAME: dict[str, Benchmark] = {
         else frontier.run([corpus for corpus in chosen.corpora if corpus in frontier.CORPORA], chosen.out)
     ),
     "drawn": lambda chosen: drawn.run([one for one in chosen.corpora if one in drawn.CORPORA], chosen.splits),
+    "drawn-attacks": lambda chosen: drawn.attack(chosen.corpora),
     "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
     "ratings": lambda _: ratings.run(),
     "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),

@@ -3,17 +3,17 @@
 ::
 
     python -m benchmarks drawn --corpora enron-mail6 20newsgroups covertype online-news-popularity kos --splits 10
+    python -m benchmarks drawn-attacks --corpora enron-mail6 20newsgroups kos movielens-1m
 
-Two runs on the same draw: the first opens in how many drawn documents each term is, the second V of the drawn
-rows, weighed by these counts and with columns shrunk (`corpus.levers.shrink = 2`) or not. Both together tell no
-more than the share drawn about who is held. A line a share: of the exact run's gain over working alone what is
-kept, with its interval of 95 % over splits; then the energy of a party's own held-out documents: alone, in the
-exact run, and in the drawn one.
+One run of `counted-svd` opens in how many drawn documents each term is, and V of the drawn rows, weighed by these
+counts and with columns shrunk or not. It tells no more than the share drawn about who is held. A line a share: of
+the exact run's gain over working alone what is kept, with its interval of 95 % over splits; then the energy of a
+party's own held-out documents: alone, in the exact run, and in the drawn one.
 
-For a table, the first run opens sums and squares of the drawn rows in place of counts, and the second takes
-columns in these units. The tables are Covertype (ten numbers and the soil of every plot; its wilderness is its
-party), and Online News (articles of three channels). Online News in public units is measured too, where noise
-(`moments`) is a second way to 0.2: a line a setting and measure says what is gained over working alone.
+Of a table, a first run opens sums and squares of the drawn rows, and a second takes columns in these units. The
+tables are Covertype (ten numbers and the soil of every plot; its wilderness is its party), and Online News
+(articles of three channels). Online News in public units is measured too, where noise (`moments`) is a second way
+to 0.2: a line a setting and measure says what is gained over working alone.
 
 Documents are judged as the exact run weighs them, by the counts of all. In each split a fifth is held out, and
 every party's draw is another.
@@ -21,38 +21,42 @@ every party's draw is another.
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
+from scipy.sparse.linalg import lsqr
+from scipy.stats import ks_2samp
 
 from benchmarks import ROOT, data_folder, news_parts
 from benchmarks.frontier import RANK, SEED, TEXTS
-from ksdp.audit.contract import Mechanism
-from ksdp.audit.corpus.levers import Levers, finished, lift, narrowed, shrinking
-from ksdp.audit.corpus.matrix import weighed
+from ksdp.audit.contract import Database, Mechanism, Observables
+from ksdp.audit.corpus.matrix import canonical, weighed
 from ksdp.audit.learning.gain import gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, learn
 from ksdp.audit.learning.measures import energy
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistic import Documents, Pool
 from ksdp.flows.learning import spec_rows
+from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.storage.gain_rows import gain_rows
 from ksdp.storage.readers.spec_files import read_spec_file
 
 NEWS = "online-news-popularity"
 TABLES = ("covertype", NEWS)
-CORPORA = (*TEXTS, *TABLES)
-HELD_OUT, SHARES, SHRINK = 0.2, (0.1, 0.2), 2.0
+CORPORA, RATED = (*TEXTS, *TABLES), "movielens-1m"
+HELD_OUT, SHARES = 0.2, (0.1, 0.2)
 MECHANISM = PDSVD(rank=RANK, opens="final")
 
 
@@ -87,6 +91,53 @@ def exact_rows(name: str, raw: sp.csr_array, party: NDArray[np.str_]) -> sp.csr_
     if name in TABLES:
         return _standardised(raw, _units(raw))
     return weighed(raw, party, "tf-idf", "global", "l2", None)
+
+
+def attack(names: Sequence[str]) -> None:
+    """Print what single runs of each corpus give away (`attacked`)."""
+    for name in names:
+        attacked(name)
+
+
+def attacked(name: str, documents: int = 600, share: float = 0.2, runs: int = 8) -> None:
+    """Print what single runs give away: half of some documents is held, a secret draw of these is in a run.
+
+    First the equations of the first rounds are solved for everybody at once; then the counts alone.
+    """
+    rng = np.random.default_rng(SEED)
+    rows = _rated() if name == RATED else _counts(name)[0]
+    rows = take_rows(rows, np.sort(rng.choice(rows.shape[0], documents, replace=False)))
+    mechanism, pool = CountedSVD(rank=RANK), Pool(rows, 0.5 * share)
+    holds, draws, scores = [], [], []
+    for _ in range(runs):
+        held = rng.random(documents) < 0.5
+        key = Ed25519PrivateKey.from_private_bytes(rng.bytes(32))
+        drawn = np.array(held)
+        drawn[held] = secret_draw(key, map(str, np.flatnonzero(held)), share)
+        seen = mechanism.run(Database((take(rows, drawn),)), rng)
+        known = Documents(rows, pool=replace(pool, mechanism=mechanism))
+        solved = mechanism.statistics[0].evaluate(Observables(seen), known)
+        here = sp.csr_array((rows != 0).T, dtype=np.float64)
+        inverse = lsqr(here, seen["counts"][:-1], damp=1e-3, iter_lim=300)[0]
+        scores.append((solved, inverse))
+        holds.append(held)
+        draws.append(drawn)
+    for place, what in enumerate(("equations of rounds", "counts alone")):
+        told = np.concatenate([score[place] for score in scores])
+        of_in, of_held = (
+            ks_2samp(told[bits], told[~bits]).statistic for bits in (np.concatenate(draws), np.concatenate(holds))
+        )
+        print(
+            f"{name}, {what}: D of who is in {of_in:.3f}, of who is held {of_held:.3f} (share {share:g})",
+            flush=True,
+        )
+
+
+def _rated() -> sp.csr_array:
+    """The films that each user has rated."""
+    table = pd.read_parquet(data_folder() / RATED / "ratings.parquet")
+    users, films = (np.unique(table[key], return_inverse=True)[1] for key in ("user_id", "item_id"))
+    return canonical(sp.csr_array((table["rating"].to_numpy(np.float64), (users, films))))
 
 
 def _news(splits: int) -> None:
@@ -169,25 +220,16 @@ class _TableDraw:
 
 @dataclass(frozen=True, eq=False)
 class _CountDraw:
-    """What the second run opens of counts, given those that the first one opened of the same draw."""
+    """Counts and V that one run opens of the draw."""
 
     counts: sp.csr_array
     party: NDArray[np.str_]
-    shrinks: tuple[float | None, ...] = (None, SHRINK)
+    shrinks: tuple[float | None, ...] = (None, CountedSVD.shrink)
 
     def learnt(self, names: Sequence[str], drawn: NDArray[np.bool_], shrink: float | None) -> Learnt:
-        """Brought back to all columns."""
-        some = take(self.counts, drawn)
-        frequency = np.bincount(some.indices, minlength=self.counts.shape[1])
-        columns = np.flatnonzero(frequency)
-        idf = np.array([math.log(some.shape[0] / held) for held in frequency[columns]])
-        weights = None if shrink is None else shrinking(frequency[columns], shrink)
-        levers = Levers(columns=columns, idf=idf, weights=weights)
-        parties = []
-        for name in names:
-            mine = narrowed(take(self.counts, drawn & (self.party == name)), levers)
-            parties.append(finished(weighed(mine, None, "tf-idf", "public", "l2", idf), levers))
-        return learn_subspace(parties, lift(levers, self.counts.shape[1]))
+        """As parties run it."""
+        parties = [take(self.counts, drawn & (self.party == name)) for name in names]
+        return learn_subspace(parties, mechanism=CountedSVD(rank=RANK, shrink=shrink or 1e-9))
 
 
 def _measure(
@@ -218,9 +260,11 @@ def _measure(
         own.setdefault(what, []).append(float(np.mean(each)))
 
 
-def learn_subspace(parties: Sequence[sp.csr_array], back: sp.csr_array | None = None) -> Learnt:
+def learn_subspace(
+    parties: Sequence[sp.csr_array], back: sp.csr_array | None = None, mechanism: Mechanism = MECHANISM
+) -> Learnt:
     """Directions that a run with these rows gives, of all columns (`back`)."""
-    return learn(MECHANISM, [part for part in parties if part.shape[0]], back, np.random.default_rng(SEED))
+    return learn(mechanism, [part for part in parties if part.shape[0]], back, np.random.default_rng(SEED))
 
 
 def take(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:

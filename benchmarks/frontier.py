@@ -10,9 +10,9 @@ by noise, draw or certificate; measured D that 95 % of some documents stay below
 can run it. Unlike parties: mailboxes, topics, channels, ages; those of KOS are alike.
 
 Texts are in the vocabulary of `term-counts` among their parties, at an advantage of 0.06; noise after it leaves
-0.2 of both runs together, also where `epsilon` says so. A draw after it does not: `drawn` counts in the draw
-itself. The exact run is PD-SVD, every round, every column; of
-MovieLens, weighted PD-NMF. What gains nothing is not looked at any more.
+0.2 of both runs together, also where `epsilon` says so. A draw of texts counts in its own run (`counted-svd`), and
+needs none of this. `own` is what a party gains on its own held-out documents, in energy. The exact run is PD-SVD,
+every round, every column; of MovieLens, weighted PD-NMF. What gains nothing is not looked at any more.
 
 `--scaling`: what `moments` with joint noise keeps as documents grow, in vocabularies of so many terms. Noise is of
 one size, and V depends on noise over documents alone: documents with an m-th of the noise stand for m times as
@@ -40,6 +40,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.registry import mechanism_of
@@ -47,7 +48,7 @@ from ksdp.audit.screening.advice import Advice, Leak, Setting, Tried, at_setting
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
-from ksdp.flows.learning import Limits, Search, begin_search, spec_rows
+from ksdp.flows.learning import Limits, Search, begin_search, measure_gain, spec_rows
 from ksdp.storage.gain_rows import gain_rows
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -95,15 +96,17 @@ def run(corpora: Sequence[str], out: Path) -> None:
     store = Store.open(out / "store")
     for name in corpora:
         with tempfile.TemporaryDirectory() as folder:
-            advice, names = _tried(_case(name, Path(folder)), store)
+            advice, names, own = _tried(_case(name, Path(folder)), store)
         first = advice.baselines
         print(
             f"{name}: {advice.documents:,} documents; {first.measure}: alone {first.alone:.4f}, exact run "
             f"{first.exact:.4f}"
         )
-        for line in _lines(advice, names):
+        for line in _lines(advice, names, own):
             print(line, flush=True)
-        picture = standalone(frontier_svg(advice.to_json(), names))
+        pairs = zip(names, own[1:], strict=True)
+        shown = [name + (f" (own {one.mean:+.2f})" if one else "") for name, one in pairs]
+        picture = standalone(frontier_svg(advice.to_json(), shown))
         (out / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
@@ -162,19 +165,21 @@ def _reached(kept: Sequence[float], count: int) -> str:
     return "never"
 
 
-def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
+def _tried(case: Case, store: Store) -> tuple[Advice, list[str], list[Interval | None]]:
+    """Also what a party gains on its own documents: by the exact run, then setting by setting."""
     left = _without(MARGIN, case.counted)
     common = {"seed": SEED, "decision": {"margin": left}}
     tables = {**common, "design": {"party_size": 0.5, "with_runs": 100}, **case.tables}
     spec = parse_spec(tables)
     search = begin_search(spec, spec_rows(spec, case.base), LIMITS, store)
-    tried = tuple(_one(search, tables, row, case.counted) for row in case.rows)
+    found = [_one(search, tables, row, case) for row in case.rows]
+    tried = tuple(one for one, _ in found)
     advice = search.advice()
     baselines = replace(advice.baselines, exact_leak=_exact_leak(search, spec))
     advice = replace(
         advice, margin=MARGIN, tried=tried, baselines=baselines, frontier=frontier_of(tried), nearest=None
     )
-    return advice, [row.name for row in case.rows]
+    return advice, [row.name for row in case.rows], [search.gain.measures[0].own, *(own for _, own in found)]
 
 
 def _exact_leak(search: Search, spec: Spec) -> Leak | None:
@@ -190,21 +195,24 @@ def _exact_leak(search: Search, spec: Spec) -> Leak | None:
         return None
 
 
-def _one(search: Search, tables: Mapping[str, Any], row: Row, counted: float) -> Tried:
-    asked, columns = parse_spec({**tables, "mechanism": dict(row.mechanism)}), search.source.features
-    setting = row.setting
+def _one(search: Search, tables: Mapping[str, Any], row: Row, case: Case) -> tuple[Tried, Interval | None]:
+    setting, columns, counted = row.setting, search.source.features, case.counted
+    if setting.shrink is not None:  # the run counts by itself
+        corpus = {key: value for key, value in tables["corpus"].items() if key not in ("idf", "levers")}
+        tables, counted = {**tables, "corpus": corpus}, 0.0
+    asked = parse_spec({**tables, "mechanism": dict(row.mechanism)})
     if setting.noise is not None:  # in units of the root mean square entry of rows of length 1
         setting = replace(setting, noise=setting.noise / math.sqrt(setting.vocabulary or columns))
     found = search.gained(setting, asked)
+    own = None
     if found.gain is not None and found.gain.mean > 0:
-        leak = search.leak(at_setting(asked, setting, columns), asked.decision.level)
-        found = replace(found, leak=leak)
+        spec = at_setting(asked, setting, columns)
+        own = measure_gain(spec, case.base).measures[0].own
+        found = replace(found, leak=search.leak(spec, asked.decision.level))
     if not counted or found.promised is None:
-        return found
-    if row.setting.drawn is not None:  # all documents were counted, whoever is drawn
-        return replace(found, promised=found.promised + (1 - found.promised) * counted)
+        return found, own
     apart = float(np.linalg.norm(pair_distance(np.array([found.promised, counted]))))
-    return replace(found, promised=float(pair_advantage(apart)))
+    return replace(found, promised=float(pair_advantage(apart))), own
 
 
 def _without(margin: float, spent: float) -> float:
@@ -213,29 +221,32 @@ def _without(margin: float, spent: float) -> float:
     return float(pair_advantage(np.sqrt(whole**2 - before**2)))
 
 
-def _lines(advice: Advice, names: Sequence[str]) -> list[str]:
-    lines = [f"{'':32}{'kept':>22}{'every attack':>20}{'measured D':>12}  parties"]
+def _lines(advice: Advice, names: Sequence[str], own: Sequence[Interval | None]) -> list[str]:
+    lines = [f"{'':32}{'kept':>22}{'own':>9}{'every attack':>14}{'measured D':>12}  parties"]
     base = advice.baselines
     gained = base.exact - base.alone
-    lines.append(_line("exact run", Interval(1, 1, 1), "", base.exact_leak, None))
-    for name, one in zip(names, advice.tried, strict=True):
+    lines.append(_line("exact run", Interval(1, 1, 1), own[0], "", base.exact_leak, None))
+    for name, one, mine in zip(names, advice.tried, own[1:], strict=True):
         if one.gain is None:
             lines.append(f"{name:32}{one.refused}")
             continue
         kept = one.kept or Interval(*(end / gained for end in (one.gain.mean, one.gain.low, one.gain.high)))
         bound = "" if one.promised is None else f"{one.promised:.2f}"
-        lines.append(_line(name, kept, bound, one.leak, one.cannot_run))
+        lines.append(_line(name, kept, mine, bound, one.leak, one.cannot_run))
     if base.public is not None:
-        lines.append(f"{'public data alone':32}{(base.public - base.alone) / gained:>22.0%}{'0':>20}")
-    lines.append(f"{'working alone':32}{0:>22.0%}{'0':>20}")
+        lines.append(f"{'public data alone':32}{(base.public - base.alone) / gained:>22.0%}{'0':>23}")
+    lines.append(f"{'working alone':32}{0:>22.0%}{'+0.00':>9}{'0':>14}")
     return lines
 
 
-def _line(name: str, kept: Interval, bound: str, leak: Leak | None, cannot: str | None) -> str:
+def _line(
+    name: str, kept: Interval, own: Interval | None, bound: str, leak: Leak | None, cannot: str | None
+) -> str:
     share = f"{kept.mean:.0%} ({100 * kept.low:.0f} to {100 * kept.high:.0f})"
     seen = "" if leak is None else f"{leak.net:.2f}"
     can = "" if leak is None else "no" if cannot else "yes"
-    return f"{name:32}{share:>22}{bound:>20}{seen:>12}  {can}"
+    mine = "" if own is None else f"{own.mean:+.2f}"
+    return f"{name:32}{share:>22}{mine:>9}{bound:>14}{seen:>12}  {can}"
 
 
 def _case(name: str, folder: Path) -> Case:
@@ -257,7 +268,7 @@ def _svd(left: float, fewer: Setting) -> tuple[Row, ...]:
         *([Row(f"V alone, {fewer.name}", fewer, alone)] if fewer.values else []),
         Row("V alone, rank 3", Setting(rank=3), alone),
         Row("V alone, noise 0.1", Setting(noise=0.1), alone),
-        Row("V alone, a fifth drawn", Setting(drawn=DRAWN), alone),
+        Row("a fifth drawn", Setting(drawn=DRAWN, shrink=CountedSVD.shrink if fewer.values else None), alone),
         Row("moments, joint noise", fewer, {"name": "moments", "colluders": 1} | noise),
         Row("moments, everybody's noise", fewer, {"name": "moments"} | noise),
         Row("Hardt-Roth", fewer, {"name": "hardt-roth"} | private),

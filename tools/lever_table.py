@@ -36,7 +36,6 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "`levers.terms`": {"levers": {"terms": "terms.txt"}},
     "`levers.reference`, `most_frequent`": {"levers": {"reference": "public.tsv", "most_frequent": 3}},
     "`levers.most_frequent` alone": {"levers": {"most_frequent": 3}},
-    "`levers.shrink`": {"levers": {"reference": "public.tsv", "shrink": 2.0}},
     "`levers.units`": {"levers": {"units": "units.csv"}},
     "`levers.basis`, `directions`": {"levers": {"basis": "basis.npy", "directions": 4}},
     "`levers.clip`": {"levers": {"clip": 1.0}},

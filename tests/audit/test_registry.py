@@ -48,6 +48,7 @@ _WHOLE = {
     "pd-svd": ("rank", "iterations", "start_seed"),
     "sigma-svd": ("rank", "iterations", "start_seed"),
     "pd-pca": ("rank",),
+    "counted-svd": ("rank", "iterations", "start_seed"),
     "pd-nmf": ("rank", "sweeps", "start_seed"),
     "hardt-roth": ("rank", "iterations", "colluders", "start_seed"),
     "dp-nmf": ("rank", "sweeps", "colluders", "start_seed"),

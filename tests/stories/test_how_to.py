@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -182,6 +183,11 @@ def test_gain_and_levers(desk: Desk, data_folder: Path, monkeypatch: pytest.Monk
     smaller += f"python -c '{HALF}'\n"
     there = Desk(desk.folder, desk.environment | {"KSDP_DATA": str(data_folder)})
     assert "guarantee: epsilon" in there.type(first + cd + smaller + rest)
+
+
+def test_a_secret_draw_from_keys_to_a_finished_run(tmp_path: Path, data_folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("KSDP_DATA", str(data_folder))
+    type_page("noise-and-draw.md", tmp_path, Path(sys.executable).parent)
 
 
 def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ class Terms:
     form: Form
     """`moments`: x <x, v> for each row v of `basis`. `topics`: w (x - the other topics' part) and w^2, for the
     coefficients w of x in the topics of `basis`; `ratings`: the same over the entries that x has. `sums`: as
-    `equations` says. `steps`: by several rounds of a party on its own documents, which no statistic follows."""
+    `equations` says. `steps`: in a way that no statistic follows."""
     basis: str = ""
     """The release that holds the rows v, or the topics; a basis that names itself holds eigenvectors."""
     centre: str = ""
@@ -209,6 +209,8 @@ class Traits:
     """Entries that are not stored are unknown, not zero."""
     rank: int | None = None
     """Topics or directions that it learns, where it learns any."""
+    counts: bool = False
+    """Its rows are counts, which it weighs by tf-idf itself."""
 
 
 @runtime_checkable

@@ -67,8 +67,8 @@ _NAMED = 4
 """Columns named where more are left out."""
 _UNTESTED = "what default columns see that were not tested: {} (`statistics.families` as it is without being set)"
 _HIDDEN = (
-    "who is in `{}`, which hold several iterations on the party's own documents without noise between them "
-    '(`mechanism.period = 1` shows each, and `mechanism.opens = "final"` none)'
+    "who is in `{}`, which no statistic follows: of FedPower `mechanism.period = 1` shows each round, and "
+    '`mechanism.opens = "final"` none; of counted-svd a secret draw within the margin is a proof'
 )
 
 
@@ -127,7 +127,7 @@ def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, 
 
 
 def unfollowed(read: Iterable[Release]) -> tuple[str, ...]:
-    """Name the releases of several local rounds that no statistic follows."""
+    """Name the releases that no statistic follows."""
     return tuple(_HIDDEN.format(array.name) for array in read if array.terms and array.terms.form == "steps")
 
 

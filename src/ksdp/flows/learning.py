@@ -121,7 +121,8 @@ class Searched:
 def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place: Place = ANYWHERE) -> Searched:
     """Ask the cheapest question first: what is gained, what is proved, and what an audit says."""
     source = spec_rows(spec, base)
-    bound = _row_bound(source)
+    corpus = spec.corpus.model_copy(update={"weighting": source.file.weighting})  # as their kind of file says
+    spec, bound = spec.model_copy(update={"corpus": corpus}), _row_bound(source)
     settings = candidates(spec, source.features, bound)
     search = begin_search(spec, source, limits, store, place)
     proofs = [one for one in settings[1:] if one.drawn is not None or one.advantage is not None]
@@ -338,7 +339,6 @@ class Search:
         return self.corpora[key]
 
     def _alone(self, spec: Spec, listed: Sequence[str] | None = None) -> GainSummary:
-        """Measure a spec by itself, on splits of its own seed; where some are listed, of a run of these."""
         rows = self._rows(spec, listed)
         return _by_itself(spec, rows, gain_scores(mechanism_of(spec.mechanism), rows, spec.gain, spec.seed))
 
@@ -348,9 +348,8 @@ class Search:
         return gain_rows(self.source, spec, nonnegative=nonnegative, listed=listed, weigh=weigh)
 
     def _against(self, spec: Spec, other: Spec) -> GainSummary:
-        """Against working alone and the exact run at the rank of another spec, on everybody's documents."""
         mechanism, exact = mechanism_of(spec.mechanism), exact_of(mechanism_of(other.mechanism))
-        key, seed = (traits_of(exact).rank or 0, bare(other.corpus)), self.spec.seed
+        key, seed = (traits_of(exact).rank or 0, bare(other)), self.spec.seed
         if key not in self.baselines:
             scores = gain_scores(exact, self._rows(other), other.gain, seed, owners=False)
             self.baselines[key] = tuple(score for score in scores if score.learner != "run")

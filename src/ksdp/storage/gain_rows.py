@@ -8,12 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.levers import NONE, Levers, lift
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.learning.measures import kept
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.specs.models import CorpusSpec, LeversSpec, Spec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, weighed_corpus
 from ksdp.storage.readers.files import shown
@@ -24,11 +26,10 @@ LATER = 0.2
 
 
 def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: int, seed: int) -> sp.csr_array:
-    """Where the later ratings of the corpus are, in its columns without levers: 1 there."""
     spec, levers = file.spec, file.spec.levers
     plain = spec.weighting in (None, "counts") and spec.rows in (None, "none")
-    if file.kind != "ratings" or not plain or levers.basis or levers.shrink or levers.clip:
-        raise SpecError("`gain.time` needs ratings as they are: no weights, shrinking, basis or clipping.")
+    if file.kind != "ratings" or not plain or levers.basis or levers.clip:
+        raise SpecError("`gain.time` needs ratings as they are: no weights, basis or clipping.")
     columns = file.columns
     times = columns.numbers(time, missing=True)
     (users, names), (items, titles) = (columns.coded(name) for name in spec.triplet[:2])
@@ -48,7 +49,6 @@ def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: 
 
 
 def _latest(group: NDArray[np.int64], keys: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The part `LATER` of each group with the largest keys, of equal ones the last; rounded down."""
     order = np.lexsort((np.arange(len(keys)), keys, group))
     _, first, count = np.unique(group[order], return_index=True, return_counts=True)
     place = np.arange(len(keys)) - np.repeat(first, count)
@@ -83,7 +83,7 @@ def gain_rows(
     source = source.under(spec.corpus)
     file = source.file
     weigh = weigh or (lambda of: weighed_corpus(source.under(of), nonnegative=nonnegative))
-    with_levers, without = weigh(spec.corpus), weigh(bare(spec.corpus))
+    with_levers, without = weigh(spec.corpus), weigh(bare(spec))
     place = {str(name): row for row, name in enumerate(without.ids)}
     both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
@@ -91,7 +91,7 @@ def gain_rows(
     levers = read_levers(file.spec, source.names, features, source.matrix)
     back = None
     basis = None
-    if any(part is not None for part in (levers.columns, levers.weights, levers.basis)):
+    if any(part is not None for part in (levers.columns, levers.basis)):
         back = lift(levers, features)
         basis = back.toarray() if levers.basis is not None else None
     target = None
@@ -116,10 +116,13 @@ def gain_rows(
     )
 
 
-def bare(spec: CorpusSpec) -> CorpusSpec:
-    """Without levers but for public units, which say what a column is."""
-    kept = LeversSpec(units=spec.levers.units)
-    return spec.model_copy(update={"levers": kept, "idf": "global" if spec.idf == "public" else spec.idf})
+def bare(spec: Spec) -> CorpusSpec:
+    """Without levers but for public units, which say what a column is; counts that a run weighs are weighed."""
+    corpus, counts = spec.corpus, traits_of(mechanism_of(spec.mechanism)).counts
+    weighing = {"weighting": "tf-idf", "rows": None} if counts else {}
+    idf = "global" if counts or corpus.idf == "public" else corpus.idf
+    levers = LeversSpec(units=corpus.levers.units)
+    return corpus.model_copy(update={"levers": levers, "idf": idf, **weighing})
 
 
 def _target(file: SourceFile, name: str, ids: NDArray[np.str_]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Levers of a corpus: columns, public units, shrinking, a public basis, clipping, and the way back."""
+"""Levers of a corpus: columns, public units, a public basis, clipping, and the way back."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_without_levers_nothing_changes() -> None:
 def test_what_rows_become_is_their_product_with_the_lift(seed: int) -> None:
     rng = np.random.default_rng(seed)
     columns = rng.permutation(6)[:4]
-    basis, weights = np.linalg.qr(rng.standard_normal((4, 2)))[0], rng.random(4)
-    levers = Levers(columns=columns, basis=basis, weights=weights)
+    basis = np.linalg.qr(rng.standard_normal((4, 2)))[0]
+    levers = Levers(columns=columns, basis=basis)
     matrix = rows(seed)
-    # By hand: a column of the result is a sum over columns that stay, shrunk, weighted by the basis.
+    # By hand: a column of the result is a sum over columns that stay, weighted by the basis.
     expected = np.zeros((5, 2))
     for place, column in enumerate(columns):
-        expected += weights[place] * np.outer(matrix.toarray()[:, column], basis[place])
+        expected += np.outer(matrix.toarray()[:, column], basis[place])
     np.testing.assert_allclose(finished(narrowed(matrix, levers), levers).toarray(), expected, atol=1e-12)
     np.testing.assert_allclose((matrix @ lift(levers, 6)).toarray(), expected, atol=1e-12)
 

@@ -172,6 +172,18 @@ def test_a_draw_lets_that_share_of_every_size_enter() -> None:
     assert half.corpus.idf == "party", "everybody's weights count documents that are not drawn"
 
 
+def test_a_draw_of_texts_is_counted_by_its_own_run() -> None:
+    tables = spec({"name": "pd-svd", "rank": 4}).tables()
+    tables["corpus"] |= {"weighting": "tf-idf", "party": "office"}
+    asked = parse_spec(tables)
+    drawn = [one for one in candidates(asked, 5000, 1.0) if one.drawn == 0.1]
+    assert [(one.rank, one.shrink, one.opens) for one in drawn] == [(4, 2.0, None), (8, 2.0, None)]
+    found = at_setting(asked, drawn[0], 5000)
+    assert found.mechanism.model_dump() == {"name": "counted-svd", "rank": 4, "shrink": 2.0}
+    assert (found.corpus.weighting, found.corpus.idf) == ("counts", "global")
+    assert drawn[0].name == "counted-svd, rank 4, drawn 0.1, shrink 2"
+
+
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
     quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
     loud = spec({"name": "pd-svd", "rank": 2})

@@ -48,16 +48,6 @@ def test_a_public_reference_chooses_and_weighs(base):
     np.testing.assert_allclose(load(base, asked), COUNTS[:, [0, 3]] * [math.log(5), math.log(2)])
 
 
-def test_columns_shrink_by_the_reference(base):
-    asked = spec(reference="public.tsv", shrink=10.0, idf="public", rows="none")
-    weights = np.sqrt(np.array([20, 10, 50]) / np.array([30, 20, 60])) * [math.log(5), math.log(10), math.log(2)]
-    np.testing.assert_allclose(load(base, asked), COUNTS[:, [0, 1, 3]] * weights)
-    plain = spec(reference="public.tsv", idf="public", rows="none")
-    assert rows_hash(asked, base) != rows_hash(plain, base), "parties must shrink alike"
-    with pytest.raises(SpecError, match="shrink"):
-        load(base, spec(shrink=1.0))
-
-
 def test_what_the_documents_hold_most_often_is_not_for_parties(base):
     asked = spec(most_frequent=2, weighting="counts")
     np.testing.assert_array_equal(load(base, asked), COUNTS[:, [0, 1]])

@@ -29,8 +29,6 @@ class Levers:
     basis: Floats | None = None
     """Shape (n_columns, r), columns orthonormal."""
     clip: float | None = None
-    weights: Floats | None = None
-    """Factor of each column that stays, applied after its weighting."""
 
     def __post_init__(self) -> None:
         if self.basis is not None:
@@ -49,11 +47,6 @@ def most_frequent(frequency: NDArray[np.integer], count: int) -> NDArray[np.int6
     return np.sort(np.argsort(-frequency, kind="stable")[:count]).astype(np.int64)
 
 
-def shrinking(frequency: NDArray[np.integer], shrink: float) -> Floats:
-    """Return the factor of columns that so many documents have: sqrt(df / (df + shrink))."""
-    return np.asarray(np.sqrt(frequency / (frequency + shrink)))
-
-
 def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
     """The rows before weighting: columns are chosen and put into public units."""
     if levers.columns is not None:
@@ -64,9 +57,7 @@ def narrowed(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
 
 
 def finished(matrix: sp.csr_array, levers: Levers) -> sp.csr_array:
-    """The rows after weighting: columns are shrunk, multiplied by the public basis, and rows clipped."""
-    if levers.weights is not None:
-        matrix = canonical(sp.csr_array(matrix.multiply(levers.weights[None, :])), keep_zeros=True)
+    """The rows after weighting: multiplied by the public basis, and clipped."""
     if levers.basis is not None:
         if matrix.shape[1] != len(levers.basis):
             raise SpecError(
@@ -82,6 +73,4 @@ def lift(levers: Levers, features: int) -> sp.csr_array:
     columns = np.arange(features) if levers.columns is None else levers.columns
     shape = (features, len(columns))
     matrix = sp.csr_array((np.ones(len(columns)), (columns, np.arange(len(columns)))), shape=shape)
-    if levers.weights is not None:
-        matrix = sp.csr_array(matrix.multiply(levers.weights[None, :]))
     return matrix if levers.basis is None else sp.csr_array(matrix @ sp.csr_array(levers.basis))

@@ -122,7 +122,6 @@ def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
 
 
 def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
-    """Which of the listed documents the parties' draws let into the run of a split."""
     count = rows.judge.shape[0]
     listed = np.ones(count, dtype=bool) if rows.listed is None else rows.listed
     if rows.drawn is None:
@@ -164,7 +163,6 @@ def usual_splits(entries: int) -> int:
 
 
 def _parts(matrix: sp.csr_array, of: NDArray[np.bool_], split: _Split) -> list[sp.csr_array]:
-    """Some rows of every party that has any."""
     masks = (of & (split.labels == name) for name in split.names)
     return [_rows(matrix, mask) for mask in masks if mask.any()]
 
@@ -310,7 +308,6 @@ def summarise_gain(scores: Sequence[Score], mechanism: str, asked: GainSpec, nam
 
 
 def _for_mine(own: Interval, others: Interval) -> str:
-    """The first thing that a party asks: what is it to my own documents?"""
     told = "a party gains" if own.low > 0 else "a party gains nothing for sure:"
     told = "work alone is better: joining costs a party" if own.high < 0 else told
     return f"On its own documents {told} {gain_words(own)}. On those of the others it gains {gain_words(others)}."
@@ -378,7 +375,6 @@ def _party(table: _Table, splits: Sequence[int], party: str, ratio: float) -> Pa
 
 
 def _mean_gain(table: _Table, splits: Sequence[int], judged: Sequence[tuple[str, str]], ratio: float) -> Interval:
-    """Run less alone on what each party is judged by, mean over parties."""
     gains = [
         [table[n, "run", "", what] - table[n, "alone", party, what] for party, what in judged] for n in splits
     ]

@@ -126,8 +126,8 @@ def exact_of(mechanism: Mechanism) -> Mechanism:
     """The mechanism without noise, at the same rank: what it would be if nothing had to be protected."""
     if isinstance(mechanism, Noisy):
         return mechanism.inner
-    if isinstance(mechanism, GaussianReleases):
-        name = "pd-nmf" if traits_of(mechanism).nonnegative else "pd-svd"
+    if isinstance(mechanism, GaussianReleases) or traits_of(mechanism).counts:
+        name = "pd-svd" if traits_of(mechanism).counts or not traits_of(mechanism).nonnegative else "pd-nmf"
         return make_mechanism(name, {"rank": traits_of(mechanism).rank or 1})
     if not {a.name for a in mechanism.releases(2**20)} & set(BASES):
         raise SpecError(f"{mechanism.name} learns no basis: what is gained by it is not measured.")

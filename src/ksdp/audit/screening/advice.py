@@ -18,6 +18,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import GainRows, Interval, gain_scores, gain_words, summarise_gain, usual_splits
+from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
@@ -51,6 +52,8 @@ class Setting:
     row_bound: float | None = None
     drawn: float | None = None
     """Share of the documents that a secret draw lets into a run."""
+    shrink: float | None = None
+    """What a run that counts terms itself shrinks columns by: `counted-svd`, which takes the mechanism's place."""
     vocabulary: int | None = None
     pairs: int | None = None
     """Pairs of runs by which a certificate bounds every attack, if there is noise."""
@@ -65,7 +68,7 @@ class Setting:
         """For people."""
         shown = {name.replace("_", " "): value for name, value in self.values.items()}
         levers = [f"{name} {value if isinstance(value, str) else f'{value:g}'}" for name, value in shown.items()]
-        around = [] if self.advantage is None else [Moments.name]
+        around = [Moments.name] * (self.advantage is not None) + [CountedSVD.name] * (self.shrink is not None)
         return ", ".join([*around, *levers]) or "the spec as it stands"
 
 
@@ -102,7 +105,6 @@ def wider(spec: Spec, setting: Setting, features: int, row_bound: float | None) 
 
 
 def _has(spec: Spec) -> tuple[set[str], int | None, str | None]:
-    """Parameters of a spec's mechanism, its rank, and what it should open where it opens more."""
     mechanism = mechanism_of(spec.mechanism)
     inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set[str]()
@@ -114,11 +116,14 @@ def _has(spec: Spec) -> tuple[set[str], int | None, str | None]:
 def _proofs(
     spec: Spec, rank: int | None, own: int | None, features: int, row_bound: float | None, margin: float
 ) -> list[Setting]:
-    """A draw and noise that prove a margin, where the spec has neither."""
     has, _, opens = _has(spec)
     found = []
     if spec.corpus.levers.drawn is None and "advantage" not in has:
-        found.append(Setting(opens=opens, rank=rank, drawn=math.floor(margin * 100) / 100 or margin))
+        share = math.floor(margin * 100) / 100 or margin
+        counted = (spec.mechanism.name, spec.corpus.weighting, spec.corpus.idf) == ("pd-svd", "tf-idf", "global")
+        found.append(Setting(opens=opens, rank=rank, drawn=share))
+        if counted:
+            found = [Setting(rank=rank or own, drawn=share, shrink=CountedSVD.shrink)]
     if "advantage" in has:
         found.append(Setting(rank=rank, advantage=margin))
     elif row_bound is not None and own is not None and features <= _MOST_COLUMNS and "opens" in has:
@@ -171,6 +176,9 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
     if setting.advantage is not None and mechanism["name"] != Moments.name:
         mechanism = {"name": Moments.name, "rank": mechanism.get("rank"), "colluders": 1}
         tables["mechanism"] = mechanism
+    if setting.shrink is not None:
+        tables["mechanism"] = mechanism = {"name": CountedSVD.name}
+        tables["corpus"]["weighting"] = "counts"
     inner = mechanism.setdefault("parameters", {}) if mechanism["name"] == Noisy.name else mechanism
     inner |= {name: value for name, value in setting.values.items() if name in _OF_MECHANISMS}
     if setting.drawn is not None:
@@ -187,16 +195,17 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         raise InputError(f"the levers {setting.name} do not go together: {error}") from None
 
 
-_OF_MECHANISMS = ("rank", "opens", "advantage", "row_bound")
+_OF_MECHANISMS = ("rank", "opens", "advantage", "row_bound", "shrink")
 
 
 def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
     """Set the share of documents that enters a run. Sizes refer to the documents that enter."""
     if drawn == before:
         return
-    if tables["corpus"]["party"] is not None and tables["corpus"]["idf"] == "global":
-        tables["corpus"]["idf"] = "party"  # the weights must not count documents that are not drawn
-    share, tables["corpus"]["levers"]["drawn"] = drawn / before, drawn
+    corpus = tables["corpus"]
+    if corpus["party"] is not None and corpus["idf"] == "global" and corpus["weighting"] != "counts":
+        corpus["idf"] = "party"  # the weights must not count documents that are not drawn
+    share, corpus["levers"]["drawn"] = drawn / before, drawn
     for section, key in (("design", "party_size"), ("parties", "honest"), ("parties", "coalition")):
         size = tables[section].get(key)
         if size is not None:
@@ -509,7 +518,6 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
 
 
 def _missed(advice: Advice) -> list[str]:
-    """Describe the nearest miss, and by how much it misses."""
     if advice.nearest is None:
         return []
     one = advice.tried[advice.nearest]
@@ -530,7 +538,6 @@ def _missed(advice: Advice) -> list[str]:
 
 
 def _changes(advice: Advice) -> list[str]:
-    """Say what would have to change: the margin, the noise, or the number of documents."""
     proofs = [one for one in advice.tried if one.useful and one.promised is not None]
     told = []
     if proofs:

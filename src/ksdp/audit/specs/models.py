@@ -177,7 +177,7 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class LeversSpec(Section, frozen=True):
-    """Applied in this order: terms, most frequent, units; then the weighting; then shrink, basis, clip.
+    """Applied in this order: terms, most frequent, units; then the weighting; then basis, clip.
 
     The same keys make the rows of an audit and of a run. Files are public: they must not come from the documents.
     """
@@ -193,9 +193,6 @@ class LeversSpec(Section, frozen=True):
     `term-counts` counts documents with noise, and its result is a reference."""
     units: FileName | None = None
     """Public centre and scale of every column of a table: a CSV with `column,centre,scale`."""
-    shrink: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Columns of few documents count for less: a column that df documents of the reference hold is multiplied by
-    the square root of df / (df + shrink). A draw of few documents learns more with 2."""
     basis: FileName | None = None
     """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
     directions: _Count | None = None

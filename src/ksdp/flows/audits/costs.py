@@ -39,7 +39,7 @@ MECHANISMS = {
     "pd-svd, final": Constants(1.5e-3, 13e-9, 25e-9, 28e-6),
     "pd-pca": Constants(3e-3, 60e-9, 30e-9, 30e-6),
     "pd-pca, final": Constants(1.5e-3, 13e-9, 25e-9, 30e-6),
-    "sigma-svd": Constants(3e-3, 60e-9, 25e-9, 28e-6),
+    **dict.fromkeys(("sigma-svd", "counted-svd"), Constants(3e-3, 60e-9, 25e-9, 28e-6)),
     "pd-nmf": Constants(2e-3, 27e-9, 17e-9, 25e-6),
     "pd-nmf, weighted": Constants(2e-3, 27e-9, 17e-9, 200e-6),
     "noisy": Constants(5e-3, 100e-9, 65e-9, 85e-6),

@@ -130,7 +130,6 @@ class BudgetGuard:
         self._within()
 
     def _within(self) -> Price:
-        """Price of this run at most, if that is within the budget."""
         price, runs = replace(self.priced.worst(self.own), drawn=self.drawn), entries(self.ledger)
         prices, aborted = [run.price for run in runs], sum(not run.finished for run in runs)
         before, after = spent_together(prices), spent_together([*prices, price])

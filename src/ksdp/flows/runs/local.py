@@ -96,7 +96,6 @@ class NodeFiles:
 
 
 def _files(name: str, folder: Path, *, enters: bool, uncleared: bool, reviews: Path | None) -> NodeFiles:
-    """NAME.key, and of who enters documents NAME.toml (or .npz) and NAME.clearance."""
     key, clearance = folder / f"{name}.key", folder / f"{name}.clearance"
     corpus = next((path for path in (folder / f"{name}.toml", folder / f"{name}.npz") if path.is_file()), None)
     if not key.is_file() or (enters and corpus is None):

@@ -488,7 +488,6 @@ def _named(run: Run, corpus: Path) -> _Named:
 
 
 def _check_columns(run: Run, named: _Named, columns: Sequence[str]) -> None:
-    """Refuse other columns than the run's, and rows that are made in another way."""
     if features_hash(columns) != run.terms.vocabulary:
         raise InputError(
             "the features of the corpus, or their order, are not those of the protocol file "
@@ -504,7 +503,6 @@ def _check_columns(run: Run, named: _Named, columns: Sequence[str]) -> None:
 def _verified(
     run: Run, clearance: Path, named: _Named, whole: Corpus, *, signer: Ed25519PublicKey, now: datetime
 ) -> Verified:
-    """The clearance, if it is for this corpus and spec, the run's mechanism and all that the run opens."""
     mechanism, drawn = run.terms.mechanism, named.source.levers.drawn
     verified = verify_clearance(
         clearance,
@@ -582,7 +580,6 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
 
 
 def _predict(run: Run, entered: ContributedDocuments, out: Path) -> None:
-    """Write what the party's users would rate highest, those included that did not enter."""
     given, topics = entered.mine.matrix, read_result(out)["T"]
     suggested = Predictor.of(run.terms.mechanism, topics, given).suggested(given, SUGGESTED)
     write_predictions(out, entered.mine.ids, entered.columns, suggested)

@@ -365,7 +365,6 @@ def read_run(path: Path, *, stated: bool = True) -> Run:
 
 
 def _features(spec: RunSpec, base: Path) -> tuple[int, str, tuple[str, ...] | None]:
-    """How many columns the run has, the hash of their names, and the names, if a vocabulary says them."""
     features = spec.features
     if features.vocabulary is None:
         assert features.hash is not None

@@ -48,6 +48,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import share_of as svd_
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, check_start, stack
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, observed_share
 from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, SecSum
+from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
@@ -205,7 +206,7 @@ LARGEST = 2.0**22
 """No share with its noise may be larger: in steps of 2^-31 it is then a float64 without rounding."""
 
 
-def _noisy(mechanism: GaussianReleases, matrix: sp.csr_array, parties: int) -> PartyProgram:
+def _own(mechanism: GaussianReleases | CountedSVD, matrix: sp.csr_array, parties: int) -> PartyProgram:
     return mechanism.party(matrix, parties)
 
 
@@ -215,7 +216,7 @@ class Program:
 
     kind: type = GaussianReleases
     """The mechanism's class or a base of it."""
-    start: Callable[[Any, sp.csr_array, int], PartyProgram] = _noisy
+    start: Callable[[Any, sp.csr_array, int], PartyProgram] = _own
     """Given the mechanism, the party's rows and the number of parties."""
     check: Callable[[Any], None] = lambda mechanism: None
     """Refuses parameters with which parties cannot run it."""
@@ -245,6 +246,7 @@ PROGRAMS = MappingProxyType(
         "pd-svd": _SVD,
         "sigma-svd": _SVD,
         "pd-pca": _SVD,
+        "counted-svd": Program(CountedSVD),
         "noisy": Program(Noisy, check=_no_rounds, least=3),
         "hardt-roth": Program(),
         "moments": Program(),

@@ -5,9 +5,8 @@ two different laws only where the draw took that place. So whatever is announced
 is at most the share drawn times the advantage about what is *in the run*: exact, for every attack, as long as
 nobody learns the draw.
 
-A document is in or out for good: the draw is a keyed hash of its id, the key derived from the party's private one.
-A run that is started again, another mechanism, another schedule see the same draw, so that all runs together tell
-no more of who is held than the share drawn. A renewed key is another draw, and adds its share.
+A document is in or out for good, by a keyed hash of its id: all runs of one key together tell no more of who is
+held than the share drawn. A renewed key is another draw, and adds its share.
 
 Reference: Balle, Barthe & Gaboardi, "Privacy amplification by subsampling" (2018), https://arxiv.org/abs/1807.01647;
 here for the total variation.

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus.levers import NONE, Levers, most_frequent, shrinking
+from ksdp.audit.corpus.levers import NONE, Levers, most_frequent
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns, read_matrix
@@ -28,8 +28,6 @@ def read_levers(
         raise SpecError('`corpus.idf` "public" needs `corpus.levers.reference`.')
     if not levers.any:
         return NONE
-    if levers.shrink is not None and levers.reference is None:
-        raise SpecError("`corpus.levers.shrink` needs `reference`, which counts documents.")
     if levers.directions is not None and levers.basis is None:
         raise SpecError("`corpus.levers.directions` goes with `basis`.")
     named = levers.terms is not None or levers.reference is not None or levers.units is not None
@@ -50,14 +48,12 @@ def read_levers(
         (None, None) if levers.units is None else _units(Path(levers.units), spec.encoding, labels, columns)
     )
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
-    weights = None if levers.shrink is None else shrinking(frequency, levers.shrink)
-    return Levers(kept, idf, centre, scale, basis, levers.clip, weights)
+    return Levers(kept, idf, centre, scale, basis, levers.clip)
 
 
 def _chosen(
     spec: CorpusSpec, labels: Sequence[str], counts: sp.csr_array | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """The columns that stay; in how many documents of reference or corpus each is; the reference's size."""
     levers = spec.levers
     columns: NDArray[np.int64] = np.arange(len(labels))
     if levers.terms is not None:

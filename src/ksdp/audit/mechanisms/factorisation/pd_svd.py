@@ -63,7 +63,6 @@ def early_rounds(rank: int, features: int, most: int) -> int:
 
 
 def _different_numbers(rank: int, features: int, rounds: int) -> int:
-    """How many numbers so many power iterations announce that do not follow from one another, at most."""
     return min(rounds * rank * features, features * (features + 1) // 2)
 
 
@@ -153,7 +152,6 @@ def _power_blocks(
 
 
 def _span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:
-    """An orthonormal basis of all rows of all blocks, and how much of them lies along each direction."""
     flat, _ = normalised(blocks.reshape(-1, blocks.shape[-1]))
     _, lengths, directions = np.linalg.svd(flat, full_matrices=False)
     kept = int((lengths > DEPENDENT * lengths.max(initial=0.0)).sum())
@@ -354,10 +352,7 @@ class PDSVD:
 
 @dataclass(frozen=True)
 class SigmaSVD(PDSVD):
-    """PD-SVD with SecSum throughout: the protocols [63, 14] of PD-ML-Lite, which reveal Sigma as well as V_k.
-
-    The yardstick of the paper's Figure 6 for what hiding Sigma is worth.
-    """
+    """PD-SVD with SecSum throughout: the protocols [63, 14] of PD-ML-Lite's Figure 6, which reveal Sigma, too."""
 
     name: ClassVar[str] = "sigma-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")

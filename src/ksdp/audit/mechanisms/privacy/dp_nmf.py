@@ -183,7 +183,6 @@ class DPNMF(GaussianBasis):
         return {name: (driven.public | sums)[name] for name in self._names}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:
-        """Update W_t in place and return this party's clipped share of the numerator and the denominator."""
         fits, gram = part @ T.T, T @ T.T
         W[:, t] = 0.0
         if gram[t, t] > 0:
@@ -200,7 +199,6 @@ class DPNMF(GaussianBasis):
         return np.append(numerator, weights @ w)
 
     def _rated(self, part: sp.csr_array, W: Matrix, T: Matrix, t: int) -> Matrix:
-        """The same of ratings: both sums for every feature, over the records that have rated it."""
         users, topics = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), T[:, part.indices]
         W[:, t] = 0.0
         residual = part.data - np.einsum("it,ti->i", W[users], topics)
@@ -214,12 +212,10 @@ class DPNMF(GaussianBasis):
         return np.concatenate([np.bincount(part.indices, values, part.shape[1]) for values in entries])
 
     def _scale(self, lengths: Matrix) -> Matrix:
-        """Return factors that scale contributions of these lengths down to the bound."""
         return np.where(lengths > self._bound, self._bound / np.where(lengths > 0, lengths, 1.0), 1.0)
 
     @property
     def _bound(self) -> float:
-        """Rounding of the Gram form is some 1e-16 of the squares: terms are clipped that much lower."""
         return self.contribution * (1 - 1e-9)
 
     def as_equations(
@@ -281,7 +277,6 @@ def _with_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Mat
 
 
 def _with_rated_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Matrix, float]:
-    """The same of ratings: each feature has a denominator of its own."""
     above, below = np.split(total, 2)
     T = T.copy()
     T[t] = np.where(below > deviation, np.maximum(above, 0.0) / np.maximum(below, deviation), T[t])

@@ -259,8 +259,7 @@ class TermCounts(OneNoisySum):
 
     A document with n entries adds 1 / sqrt(n) to each of its columns, so that it changes the sum by at most 1, by
     sqrt(2) where it is replaced. Announced: ``totals``, shape (d,). A run among parties writes the `counted` of it
-    as `reference.tsv`, which `corpus.levers.reference` takes. What that run and the next give away together is
-    what a budget adds up.
+    as `reference.tsv`, which `corpus.levers.reference` takes. A budget adds up what both runs give away.
 
     Examples
     --------
@@ -310,7 +309,6 @@ class TermCounts(OneNoisySum):
 
 
 def _moments(rows: sp.csr_array) -> Matrix:
-    """X^T X; by a dense product where rows of few columns are full, as after a basis."""
     full = rows.nnz > _FULL * rows.shape[0] * rows.shape[1]
     dense = rows.toarray() if full else None
     return np.asarray((rows.T @ rows).toarray() if dense is None else dense.T @ dense)
@@ -468,7 +466,6 @@ class DPdisPCA(GaussianBasis):
 
 
 def _root(rank: int, triangle: Floats) -> Matrix:
-    """Rows sqrt(lambda_i) u_i^T of the largest eigenvalues; zeros for those that are not positive."""
     values, vectors = _largest(symmetric(triangle), rank)
     return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0))[:, None])
 
