@@ -87,11 +87,16 @@ def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
     return ScreensPage(tuple(screens), page, tuple(damaged), total=len(ids))
 
 
-def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> ScreenPage:
-    """Read one."""
+def require_screen(store: Store, screen: str) -> str:
+    """A screening's id, if there is one."""
     if not valid_audit(screen) or screen not in screen_ids(store):
         raise LookupError("There is no such screening in this store.")
-    stored, page = read_screen(store, screen), page_number(query)
+    return screen
+
+
+def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> ScreenPage:
+    """Read one."""
+    stored, page = read_screen(store, require_screen(store, screen)), page_number(query)
     table = read_left_out(store, screen) if stored.left_out else None
     total = 0 if table is None else len(table)
     rows = [] if table is None else table.slice((page - 1) * PAGE_ROWS, PAGE_ROWS).to_pylist()
