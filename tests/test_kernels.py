@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -94,8 +95,17 @@ def test_what_a_kernel_takes_from_another_file_is_seen(kernels: ModuleType) -> N
     assert seen > 3
 
 
-def test_kernels_that_others_can_write_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o777)
+@pytest.mark.parametrize(("name", "mode"), [(".", 0o777), ("a.nbi", 0o666), ("a.nbi", None)])
+def test_kernels_that_others_can_write_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mode: int | None
+) -> None:
+    (tmp_path / "a.nbi").touch(0o600)
+    if mode is not None:
+        (tmp_path / name).chmod(mode)
+    elif os.getuid() == 0:
+        os.chown(tmp_path / name, 65534, 65534)
+    else:
+        pytest.skip("only root gives files away")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     done = subprocess.run([sys.executable, "-m", "ksdp", "list"], capture_output=True, text=True, check=False)
-    assert "others can write it" in done.stderr
+    assert "others can write" in done.stderr

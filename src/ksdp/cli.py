@@ -226,9 +226,11 @@ def main() -> None:
     interrupted: list[bool] = []
     atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:
-        kernels = Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull))
-        if kernels.is_dir() and kernels.stat().st_mode & 0o022:
-            raise InputError(f"NUMBA_CACHE_DIR, {kernels}, holds code, and others can write it: `chmod go-w` it.")
+        kernels = Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull)).resolve()
+        if kernels.is_dir() and any(map(_of_others, (kernels, *kernels.rglob("*")))):
+            raise InputError(
+                f"NUMBA_CACHE_DIR, {kernels}, holds code that others can write: `chmod -R go-w` it, or remove it."
+            )
         code = application(next(iter(sys.argv[1:]), None))(standalone_mode=False)
     except InputError as error:
         typer.secho(_seen(f"refused: {error}"), err=True, fg="red")
@@ -301,6 +303,13 @@ class _Seen(io.TextIOWrapper):
         parts = _STYLE.split(text) if self.styled else [text]
         super().write("".join(part if at % 2 else _seen(part) for at, part in enumerate(parts)))
         return len(text)
+
+
+def _of_others(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # another process compiles there
+        status = path.lstat()
+        return bool(status.st_mode & 0o022) or status.st_uid not in (0, os.getuid())
+    return False
 
 
 def _where(error: OSError) -> str:

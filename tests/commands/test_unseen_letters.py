@@ -42,11 +42,13 @@ def test_a_name_reaches_a_terminal_in_letters_that_are_seen(command: list[str], 
     assert "\x1b[5n" not in said
 
 
-@pytest.mark.parametrize("command", [["list", "--store", NAME], ["check", "--store", "."]])
+@pytest.mark.parametrize("command", [["list", NAME], ["check", "."], ["prune", "."]])
 def test_what_is_piped_is_seen_too(command: list[str], tmp_path: Path) -> None:
     Store.open(tmp_path)
     (tmp_path / f"{NAME}\nfine.json").write_text("{")
+    (tmp_path / "runs" / f"{NAME}\nfine").mkdir(parents=True)
     piped = {"capture_output": True, "text": True, "check": False, "timeout": 600}
-    done = subprocess.run([sys.executable, "-m", "ksdp", *command], cwd=tmp_path, **piped)  # type: ignore[call-overload]
+    words = [sys.executable, "-m", "ksdp", command[0], "--store", command[1]]
+    done = subprocess.run(words, cwd=tmp_path, **piped)  # type: ignore[call-overload]
     assert "a<U+202E>b<U+0007><U+001B>[5nc" in done.stdout + done.stderr
     assert not any(line.startswith("fine") for line in done.stdout.splitlines())

@@ -13,7 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError
+from ksdp.dashboards.audits.pages import read_compare_page
 from ksdp.flows.runs.protocol_files import read_protocol_file
+from ksdp.flows.upkeep import damage
 from ksdp.storage.audits.continuation import Origin, read_origin, write_origin
 from ksdp.storage.codec import SUMS, check_checksum, write_checksum
 from ksdp.storage.learning import learning_of, read_advice, write_advice, write_gain
@@ -127,6 +129,17 @@ def test_what_is_no_file_is_named(kind: str, bend: Any, store: Store, tmp_path: 
     bend(path)
     with pytest.raises(KsdpError, match="it is no regular file|[iI]s a directory"):
         read()
+
+
+@pytest.mark.parametrize("bend", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_a_block_or_a_summary_that_is_no_file_is_named_and_not_waited_for(bend: Any, store: Store) -> None:
+    block, summary = store.root / "runs/a/values/b/0.parquet", store.audit("two") / "audit.json"
+    for path in (block, summary):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        bend(path)
+    assert str(block.relative_to(store.root)) in [one.where for one in damage(store)]
+    with pytest.raises(KsdpError, match="'two'"):
+        read_compare_page(store, {"a": "two", "b": "two"})
 
 
 KINDS = ("schedule", "history", "policy", "advice", "gain", "party run", "origin", "ledger", "protocol file")

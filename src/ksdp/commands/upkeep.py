@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
+from ksdp.audit.reviewing import visible
 from ksdp.commands.options import JsonOption, StoreOption
 
 
 def check(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """Read a whole store, and print what is damaged and what repairs it. The exit code is 1 if there is damage."""
-    from ksdp.audit.reviewing import visible
     from ksdp.flows.upkeep import damage
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
@@ -50,7 +50,7 @@ def prune(
         return
     for path in old:
         mark = "stays  " if path.kept else "deleted" if yes else "goes   "
-        typer.echo(f"{mark} {path.folder}  {path.size / 1e6:8.1f} MB  {path.why}")
+        typer.echo(visible(f"{mark} {path.folder}  {path.size / 1e6:8.1f} MB  {path.why}"))
     going = [path for path in old if not path.kept]
     size = sum(path.size for path in going) / 1e6
     again = "the same `ksdp audit` makes them again" if yes else "`--yes` deletes them"

@@ -27,7 +27,7 @@ from ksdp.dashboards.audits.pages import (
 from ksdp.dashboards.audits.report import parts_of, render_report
 from ksdp.dashboards.audits.result import audit_result
 from ksdp.dashboards.home import read_home_page
-from ksdp.dashboards.rendering import PageContext, alone, screen_response, static_files
+from ksdp.dashboards.rendering import PageContext, alone, static_files
 from ksdp.dashboards.reviews import (
     Actions,
     Form,
@@ -40,7 +40,7 @@ from ksdp.dashboards.reviews import (
     safe_path,
 )
 from ksdp.dashboards.schedules import read_runs_page, read_schedules_page
-from ksdp.dashboards.screening import read_screen_page, read_screens_page
+from ksdp.dashboards.screening import read_screen_page, read_screens_page, render_screen, require_screen
 from ksdp.dashboards.security import COOKIE, Gate, ReviewerSource, TokenReviewers
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.reviews.decisions import StaleDecision
@@ -184,8 +184,8 @@ _PAGES: dict[str, Page] = {
     "/audits/{audit}/more-runs": _more_runs,
     "/screens": _listing("page_screens", read_screens_page),
     "/screens/{screen}": _of_one("page_screen", "screen", read_screen_page),
-    "/screens/{screen}/report.html": lambda context, request: screen_response(
-        context.store, request.path_params["screen"]
+    "/screens/{screen}/report.html": lambda context, request: alone(
+        render_screen(context.store, require_screen(context.store, request.path_params["screen"]))
     ),
     "/compare": _listing("page_compare", read_compare_page),
     "/queue": _listing("page_queue", read_queue_page),

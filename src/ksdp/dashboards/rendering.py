@@ -21,7 +21,6 @@ from ksdp.dashboards.addresses import link
 from ksdp.dashboards.audits.report import make_environment
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import ReviewerSource
-from ksdp.storage.audits.history import screen_ids
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
@@ -113,11 +112,3 @@ def alone(page: str) -> Response:
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
     )
     return HTMLResponse(page, headers={"Content-Security-Policy": policy})
-
-
-def screen_response(store: Store, screen: str) -> Response:
-    """The page that a screening wrote."""
-    file = store.root / "screens" / f"{screen}.html"
-    if screen not in screen_ids(store) or not file.is_file():
-        raise LookupError("There is no page of this screening.")
-    return alone(file.read_text(encoding="utf-8"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +59,7 @@ class ScreensPage(Paged):
 
     screens: tuple[ScreenSummary, ...]
     page: int
+    damaged: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,25 +78,26 @@ def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
     """Read the list."""
     ids, page = screen_ids(store), page_number(query)
     shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    screens = tuple(_readable(store, shown))
-    return ScreensPage(screens, page, total=len(ids))
+    screens, damaged = [], []
+    for name in shown:
+        try:
+            screens.append(read_screen(store, name))
+        except StoreError as error:
+            damaged.append(str(error))
+    return ScreensPage(tuple(screens), page, tuple(damaged), total=len(ids))
 
 
-def _readable(store: Store, ids: list[str]) -> Iterator[ScreenSummary]:
-    for name in ids:
-        with contextlib.suppress(StoreError):
-            yield read_screen(store, name)
+def require_screen(store: Store, screen: str) -> str:
+    """A screening's id, if there is one."""
+    if not valid_audit(screen) or screen not in screen_ids(store):
+        raise LookupError("There is no such screening in this store.")
+    return screen
 
 
 def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> ScreenPage:
     """Read one."""
-    if not valid_audit(screen) or screen not in screen_ids(store):
-        raise LookupError("There is no such screening in this store.")
-    stored, page = read_screen(store, screen), page_number(query)
-    try:
-        table = read_left_out(store, screen)
-    except StoreError:
-        table = None
+    stored, page = read_screen(store, require_screen(store, screen)), page_number(query)
+    table = read_left_out(store, screen) if stored.left_out else None
     total = 0 if table is None else len(table)
     rows = [] if table is None else table.slice((page - 1) * PAGE_ROWS, PAGE_ROWS).to_pylist()
     kept = {done.audit for done in stored.rounds if done.audit in set(store.audits())}

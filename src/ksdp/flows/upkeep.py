@@ -28,7 +28,7 @@ from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, 
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import check_verdicts, read_spec
 from ksdp.storage.readers.files import read_stored
-from ksdp.storage.remote import RemotePlace, remove_folder
+from ksdp.storage.remote import RemotePlace, remove_folder, source_of
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.schedules.changes import drift_audits
 from ksdp.storage.schedules.schedule_files import read_runs, read_schedule
@@ -110,8 +110,7 @@ def _of_objects(store: Store) -> Iterator[Damage]:
             if path.name not in failures(path.parent):  # else it was counted
                 yield Damage(str(where), str(error))
         except (OSError, ValueError) as error:
-            sentence = f"it is not what was written ({type(error).__name__}); {_remedy(where)}."
-            yield Damage(str(where), sentence)
+            yield Damage(str(where), f"it is not what was written ({type(error).__name__}); {_remedy(where)}.")
 
 
 def _of_records(store: Store) -> Iterator[Damage]:
@@ -184,7 +183,7 @@ def _of_blocks(store: Store) -> Iterator[Damage]:
     for path in sorted(store.root.glob("runs/**/*.parquet")):
         where = path.relative_to(store.root)
         try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            with pq.ParquetFile(source_of(path), page_checksum_verification=True) as file:
                 for group in range(file.num_row_groups):
                     file.read_row_group(group, use_threads=False)
         except (OSError, ValueError, pa.ArrowException) as error:

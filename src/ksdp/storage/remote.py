@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, Unreachable
+from ksdp.storage.readers.files import open_regular
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,11 @@ def remove_folder(place: Place) -> None:
 
 
 def source_of(place: Place) -> Any:
-    """Return the source for a reader of files: a path, or a remote file that is open."""
-    return place.source() if isinstance(place, RemotePlace) else place
+    """Return the source for a reader of files: the path of a regular file, or a remote file that is open."""
+    if isinstance(place, RemotePlace):
+        return place.source()
+    open_regular(place).close()  # to open a pipe waits for its other end
+    return place
 
 
 def place_at(url: str) -> Place:

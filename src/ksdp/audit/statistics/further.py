@@ -52,7 +52,7 @@ def numbers_and_products(releases: Sequence[Release]) -> int:
 
 def further_runs(rows: int, features: int, numbers: int, share: float, margin: float) -> int:
     """Runs that teach a weighted sum nearly all that makes an advantage of the margin; 0 where they take long."""
-    if share * rows * features > _CHEAP or numbers > _MOST_NUMBERS or not 0.0 < margin < 1.0:
+    if share * rows * features > _CHEAP or numbers > _MOST_NUMBERS or not 0.5 < (1.0 + margin) / 2.0 < 1.0:
         return 0
     distance = 2.0 * NormalDist().inv_cdf((1.0 + margin) / 2.0)
     wanted = _TIMES * numbers / (share * (1.0 - share) * distance**2)

@@ -114,7 +114,7 @@ class AuditPage(Paged):
 
 def require_audit(store: Store, audit: str) -> str:
     """An audit's id, if there is such a finished audit."""
-    if not valid_audit(audit) or not (store.audit(audit) / "audit.json").is_file():
+    if not valid_audit(audit) or not (store.audit(audit) / "audit.json").exists():
         raise LookupError("There is no such finished audit in this store.")
     return audit
 

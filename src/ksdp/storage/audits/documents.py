@@ -24,7 +24,7 @@ from ksdp.storage.blocks import ROW_GROUP, block_name, read_values, stack_blocks
 from ksdp.storage.codec import REPAIR, read_table
 from ksdp.storage.findings import Curve
 from ksdp.storage.mapped_corpus import read_mapped
-from ksdp.storage.remote import Place
+from ksdp.storage.remote import Place, source_of
 from ksdp.storage.store import Store
 
 
@@ -157,7 +157,7 @@ def _open(folder: Path) -> _Opened:
 def corpus_entries(folder: Path) -> int:
     """Entries of a stored corpus: what one question costs."""
     try:
-        return int(np.load(folder / "data.npy", mmap_mode="r").size)
+        return int(np.load(source_of(folder / "data.npy"), mmap_mode="r").size)
     except (OSError, ValueError) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
 

@@ -19,9 +19,15 @@ from ksdp.audit.errors import NotFound
 from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.audit.verdicts.verdict import Proof
-from ksdp.storage.codec import read_object, read_table, write_json_with_checksum, write_table_with_checksum
+from ksdp.storage.codec import (
+    read_object,
+    read_table,
+    write_json_with_checksum,
+    write_table_with_checksum,
+    write_text_with_checksum,
+)
 from ksdp.storage.findings import verdict_ids
-from ksdp.storage.store import Store, write_text
+from ksdp.storage.store import Store
 
 _COLUMNS = ("document", "verdict", "statistic", "distance", "log10_adjusted_p")
 
@@ -80,7 +86,7 @@ def page_path(store: Store, screen: str) -> Path:
 def write_page(store: Store, screen: str, page: str) -> Path:
     """Write `screens/<id>.html`."""
     path = page_path(store, screen)
-    write_text(path, page)
+    write_text_with_checksum(path, page)
     return path
 
 

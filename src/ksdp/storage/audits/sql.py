@@ -137,8 +137,9 @@ def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.
     ).unify_dictionaries()
 
 
-_FORMULA = r"^[=+\-@\t\r]"
-"""How a text begins that a spreadsheet would run."""
+_FORMULA = r"^[=+\-@\t\r\n]"
+_CONTROL = r"[^\P{Cc}\t\n\r]|[\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]"
+"""How a text begins that a spreadsheet would run, and letters that a terminal would."""
 
 
 def _cells(database: duckdb.DuckDBPyConnection, suffix: str) -> str:
@@ -150,7 +151,8 @@ def _cells(database: duckdb.DuckDBPyConnection, suffix: str) -> str:
             return f"case when {_SAYABLE[suffix]}({quoted}) then {quoted} end as {quoted}"
         if kind == "VARCHAR" and suffix == ".csv":
             mark = f"case when regexp_matches({quoted}, '{_FORMULA}') then chr(39) else '' end"
-            return f"{mark} || {quoted} as {quoted}"
+            seen = f"regexp_replace({quoted}, '{_CONTROL}', '\N{REPLACEMENT CHARACTER}', 'g')"
+            return f"{mark} || {seen} as {quoted}"
         return quoted
 
     return ", ".join(cell(name, kind) for name, kind, *_ in database.execute("describe answer").fetchall())

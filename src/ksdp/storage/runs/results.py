@@ -35,6 +35,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.learning.learners import Suggested
 from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.storage.codec import read_object, write_checked_json
+from ksdp.storage.remote import source_of
 from ksdp.storage.store import Store, write_arrays, write_json, write_whole
 
 _RESULT, _OWN, _ABOUT = "result.npz", "own.npz", "run.json"
@@ -66,7 +67,7 @@ def write_run(
 def read_result(folder: Path) -> dict[str, NDArray[Any]]:
     """Read the result of the run in this folder."""
     try:
-        with np.load(folder / _RESULT, allow_pickle=False) as arrays:
+        with np.load(source_of(folder / _RESULT), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError):
         raise InputError(f"{folder} holds no result of a run.") from None

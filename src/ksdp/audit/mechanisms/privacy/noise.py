@@ -83,9 +83,9 @@ class Accounting:
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """Refuse an epsilon that is not positive and finite, or a delta outside (0, 1)."""
-    if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon > 0):
-        raise SpecError(f"`epsilon` must be positive and finite; got {epsilon!r}.")
+    """Refuse an epsilon that is not positive or too large to compute with, or a delta outside (0, 1)."""
+    if isinstance(epsilon, bool) or not 0 < epsilon <= 1e100:
+        raise SpecError(f"`epsilon` must be positive and at most 1e100; got {epsilon!r}.")
     if isinstance(delta, bool) or not 0 < delta < 1:
         raise SpecError(f"`delta` must be in (0, 1); got {delta!r}.")
 
