@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from benchmarks import ROOT
 from benchmarks.scale import drawn_corpus, spec_tables
-from ksdp.storage.readers.files import toml_value
+from ksdp.storage.files import toml_value
 
 
 @dataclass(frozen=True)

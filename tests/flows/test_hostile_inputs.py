@@ -22,7 +22,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import open_spec
-from ksdp.storage.readers.files import toml_value
+from ksdp.storage.files import toml_value
 from ksdp.storage.readers.spec_files import read_spec_file
 
 _CLEAN = multiprocessing.get_context("forkserver")

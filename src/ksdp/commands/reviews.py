@@ -117,7 +117,7 @@ def _subject(spec: Path, *, groups: bool) -> Subject:
 
 
 def _lines(path: Path) -> list[str]:
-    from ksdp.storage.readers.files import read_text
+    from ksdp.storage.files import read_text
 
     return [line for line in read_text(path, "utf-8").splitlines() if line.strip()]
 

@@ -77,7 +77,7 @@ def clear(
     from ksdp.flows.reviews import Patience, run_approval
     from ksdp.flows.screening.clear import ClearRules, audit_and_clear
     from ksdp.flows.screening.clear import clear as run_clear
-    from ksdp.storage.readers.files import read_text
+    from ksdp.storage.files import read_text
     from ksdp.terminal import terminal
 
     place = where.place()

@@ -22,10 +22,10 @@ from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import read_ledger, record_attempt
 from ksdp.storage.corpora import load_corpus
+from ksdp.storage.files import read_stored
 from ksdp.storage.findings import drop_report, write_spec
 from ksdp.storage.in_memory import RECORDED, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.storage.mapped_corpus import store_corpus
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote_audits import keep_blocks_at
 from ksdp.storage.reviews.appetites import keep_appetite
 from ksdp.storage.store import Store, write_text

@@ -26,8 +26,8 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_ledger
 from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
+from ksdp.storage.files import read_stored
 from ksdp.storage.findings import check_verdicts, read_spec
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote import RemotePlace, remove_folder, source_of
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.schedules.changes import drift_audits

@@ -28,8 +28,8 @@ from pydantic import TypeAdapter
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.clearance import Clearance as Clearance
 from ksdp.audit.screening.clearance import MechanismIdentity
+from ksdp.storage.files import largest_input, read_bounded
 from ksdp.storage.keys import fingerprint
-from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import Store, write_whole
 
 FORMAT = 1

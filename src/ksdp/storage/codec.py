@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from ksdp.audit.errors import DamagedFile, StoreError
+from ksdp.storage.files import open_regular, read_stored
 from ksdp.storage.locks import lock
-from ksdp.storage.readers.files import open_regular, read_stored
 from ksdp.storage.store import json_text, write_json, write_text, write_whole
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from ksdp.audit.corpus.levers import finished, narrowed
 from ksdp.audit.corpus.matrix import Corpus, canonical, require_nonnegative, weighed
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.files import Refused, contents, extension, shown
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse, read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import Refused, contents, extension, shown
 from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES, Copy, fetched
 from ksdp.storage.readers.tables import (

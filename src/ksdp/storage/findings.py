@@ -37,7 +37,7 @@ from ksdp.storage.codec import (
     write_table_with_checksum,
     write_text_with_checksum,
 )
-from ksdp.storage.readers.files import read_stored
+from ksdp.storage.files import read_stored
 from ksdp.storage.store import json_text
 
 if TYPE_CHECKING:

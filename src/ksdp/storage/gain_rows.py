@@ -18,7 +18,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.specs.models import CorpusSpec, LeversSpec, Spec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, weighed_corpus
-from ksdp.storage.readers.files import shown
+from ksdp.storage.files import shown
 from ksdp.storage.readers.levers import read_levers
 
 LATER = 0.2

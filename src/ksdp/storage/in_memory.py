@@ -19,8 +19,8 @@ from ksdp.audit.mechanisms.callables import in_double
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
+from ksdp.storage.files import require_file
 from ksdp.storage.readers.columns import checked_parquet, columns_of
-from ksdp.storage.readers.files import require_file
 from ksdp.storage.readers.spec_files import COLUMN_FILES, Copy, fetched, spec_path
 from ksdp.storage.readers.tables import Labels, row_numbers
 from ksdp.storage.readers.text import term_counts

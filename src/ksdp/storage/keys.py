@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import InputError
-from ksdp.storage.readers.files import LARGEST_KEY, read_bounded
+from ksdp.storage.files import LARGEST_KEY, read_bounded
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FINGERPRINT_BYTES = 16

@@ -22,7 +22,7 @@ from ksdp.storage.codec import (
     write_table_with_checksum,
     write_with_checksum,
 )
-from ksdp.storage.readers.files import read_stored
+from ksdp.storage.files import read_stored
 
 _PARTS = ("data", "indices", "indptr")
 CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.files import read_stored
 from ksdp.storage.locks import is_locked, lock
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import write_text, write_whole
 
 _PASSWORD = re.compile(r"ksdp:[A-Za-z0-9_-]{24}")

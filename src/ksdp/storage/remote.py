@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError, Unreachable
-from ksdp.storage.readers.files import open_regular
+from ksdp.storage.files import open_regular
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ from ksdp.audit.errors import KsdpError as KsdpError
 from ksdp.audit.errors import StoreError as StoreError
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.urls import was_url
+from ksdp.storage.files import read_stored
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.remote import Place, RemotePlace, place_at
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from ksdp.audit.verdicts.certificates import count_laws
+from ksdp.audit.verdicts.certificates import told_by_count
 from ksdp.flows.audits.forecast import forecast, forecast_words
 from ksdp.flows.prepare import open_spec
 from ksdp.storage.keys import make_identity
@@ -44,12 +44,12 @@ def test_many_copies_are_clear_against_every_attack_whatever_the_run_shows(
     ran = ksdp("audit", tmp_path / "copies.toml", "--store", store, "--json")
     folder = store / "audits" / ran.out["audit"]
     table = pd.read_parquet(folder / "verdicts.parquet")
-    bound = count_laws(60, 120, 40).told
+    bound = told_by_count(60, 120, 40)
     assert bound < 0.2
     assert (table.verdict[30:90] == "clear").all()
     assert (table.proof[30:90] == "every attack").all()
     np.testing.assert_allclose(table.certified_bound[30:90], bound)
-    np.testing.assert_allclose(table.certified_bound[[6, 7]], count_laws(2, 120, 40).told)
+    np.testing.assert_allclose(table.certified_bound[[6, 7]], told_by_count(2, 120, 40))
     alone = table.drop(index=[6, 7, *range(30, 90)])
     assert alone.certified_bound.isna().all()
     assert (alone.verdict == "sensitive").all(), "every round says who was in"

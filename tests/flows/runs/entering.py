@@ -22,8 +22,8 @@ from ksdp.protocols.programs.programs import party_program
 from ksdp.protocols.programs.rounds import party_rounds
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.corpora import corpus_features, rows_hash
+from ksdp.storage.files import toml_value
 from ksdp.storage.keys import load_private
-from ksdp.storage.readers.files import toml_value
 from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...clearances import clearance

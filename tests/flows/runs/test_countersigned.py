@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.cli import application
 from ksdp.flows.runs.protocol_files import read_protocol_file, read_run, require_typed
+from ksdp.storage.files import toml_value
 from ksdp.storage.keys import load_private, make_identity
-from ksdp.storage.readers.files import toml_value
 
 NAMES = ("ada", "bob", "cyd")
 DRAFT = """protocol = 1

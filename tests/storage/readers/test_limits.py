@@ -20,10 +20,10 @@ from ksdp.audit.specs.models import CorpusSpec
 from ksdp.flows.runs.protocol_files import read_protocol_file
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.corpora import load_corpus
+from ksdp.storage.files import contents, read_toml
 from ksdp.storage.in_memory import read_observables
 from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.counts import read_counts, read_docword
-from ksdp.storage.readers.files import contents, read_toml
 
 
 def bomb(path: Path, member: str, megabytes: int, **others: np.ndarray) -> Path:

@@ -33,10 +33,10 @@ from ksdp.storage.clearances import (
     verify_signed,
     write_signed,
 )
+from ksdp.storage.files import read_stored
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import read_log, read_policy
 from ksdp.storage.store import ClearanceError, Store, write_whole

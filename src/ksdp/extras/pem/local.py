@@ -21,7 +21,7 @@ from ksdp.extras.pem.rounds import PemTerms, pem_rounds
 from ksdp.extras.pem.spec import AprioriSpec, PemRunSpec, PemSpec, cost_of
 from ksdp.flows.interruption import Clock, advance, check_stopped, current, interrupts_wait
 from ksdp.protocols.channel.rounds import Round, play_together
-from ksdp.storage.readers.files import read_toml
+from ksdp.storage.files import read_toml
 from ksdp.storage.runs.results import require_no_result, write_run
 from ksdp.tasks.provenance import versions
 

@@ -19,9 +19,9 @@ from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.extras.pem.spec import AlgorithmSpec, LogisticSpec, PemDataSpec
+from ksdp.storage.files import Refused, extension
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_counts
-from ksdp.storage.readers.files import Refused, extension
 from ksdp.storage.readers.spec_files import spec_path
 from ksdp.storage.readers.tables import check_rows
 

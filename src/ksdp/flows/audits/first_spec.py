@@ -22,9 +22,9 @@ from ksdp.audit.specs.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.flows.audits.forecast import before_words, known_before
 from ksdp.storage.corpora import find_source, load_corpus
+from ksdp.storage.files import extension, shown
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse
-from ksdp.storage.readers.files import extension, shown
 from ksdp.storage.readers.spec_files import fetched, name_at
 
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")

@@ -26,7 +26,7 @@ from ksdp.audit.specs.models import Section, validated
 from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.protocol_files import Run
-from ksdp.storage.readers.files import read_toml
+from ksdp.storage.files import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
 

@@ -29,9 +29,9 @@ from ksdp.protocols.programs.programs import Precision, check_program, is_noisy
 from ksdp.protocols.programs.protocol_file import PartySpec, RunSpec, parse_draft, parse_run_spec
 from ksdp.protocols.programs.run_terms import RunTerms, who_must_be_trusted
 from ksdp.protocols.programs.share_terms import share_terms, uses_shares
+from ksdp.storage.files import LARGEST_TOML, read_bounded, read_toml, toml_value
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import LARGEST_TOML, read_bounded, read_toml, toml_value
 from ksdp.storage.store import write_whole
 
 _PREFIX = b"ksdp-protocol-file-1\n"

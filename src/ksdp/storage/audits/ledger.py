@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.storage.codec import SUMS, add_to_chain, names_file, read_chain, whole_lines
+from ksdp.storage.files import open_regular, read_stored
 from ksdp.storage.locks import lock
-from ksdp.storage.readers.files import open_regular, read_stored
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:

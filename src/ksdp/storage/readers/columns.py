@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.files import (
+from ksdp.storage.files import (
     MOST_ROWS,
     Refused,
     check_archive,

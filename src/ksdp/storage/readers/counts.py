@@ -11,7 +11,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from ksdp.storage.readers.files import (
+from ksdp.storage.files import (
     MOST_COLUMNS,
     MOST_ROWS,
     Refused,

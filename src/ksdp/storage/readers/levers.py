@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.levers import NONE, Levers, most_frequent
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.files import Refused, contents, read_text
 from ksdp.storage.readers.columns import open_columns, read_matrix
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import Refused, contents, read_text
 
 
 def read_levers(

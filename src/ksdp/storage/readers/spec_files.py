@@ -15,7 +15,7 @@ from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
 from ksdp.audit.specs.models import CorpusSpec, LeversSpec, Spec, parse_spec
 from ksdp.audit.specs.own_names import names_own_code
 from ksdp.audit.specs.urls import check_url, is_url
-from ksdp.storage.readers.files import largest_input, read_toml
+from ksdp.storage.files import largest_input, read_toml
 from ksdp.storage.remote import RemotePlace
 
 CORPUS_FILES = ("path", "labels", "vocabulary")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.matrix import LARGEST, TOO_LARGE
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.files import Refused
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import Refused
 
 
 @dataclass(frozen=True, eq=False)

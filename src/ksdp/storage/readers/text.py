@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.files import Refused
 from ksdp.storage.readers.columns import Columns
-from ksdp.storage.readers.files import Refused
 
 WORD = r"(?u)\b[^\W\d_]{3,20}\b"
 """What counts as a word."""

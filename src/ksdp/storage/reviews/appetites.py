@@ -19,8 +19,8 @@ from ksdp.audit.specs.models import Spec, validated
 from ksdp.audit.verdicts.verdict import Proof
 from ksdp.storage.audits.history import Summary
 from ksdp.storage.codec import read_object, write_checked_json
+from ksdp.storage.files import read_toml
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.readers.files import read_toml
 from ksdp.storage.reviews.decisions import states
 from ksdp.storage.store import Store
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.codec import add_to_chain, read_chain
+from ksdp.storage.files import read_stored
 from ksdp.storage.locks import lock
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import Store
 
 

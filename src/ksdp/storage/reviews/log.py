@@ -27,8 +27,8 @@ from typing import Any
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, file_of
+from ksdp.storage.files import read_stored
 from ksdp.storage.locks import lock, shared_lock
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import append_synced, write_json
 
 GENESIS = "0" * 64

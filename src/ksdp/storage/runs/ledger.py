@@ -13,8 +13,8 @@ from typing import Any
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.codec import add_to_chain, read_chain
+from ksdp.storage.files import read_stored
 from ksdp.storage.locks import lock
-from ksdp.storage.readers.files import read_stored
 
 
 class Ledger:

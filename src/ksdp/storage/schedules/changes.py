@@ -39,9 +39,9 @@ from ksdp.audit.specs.models import CorpusSpec
 from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.storage.codec import Table, write_json_with_checksum
 from ksdp.storage.corpora import SourceFile, read_source
+from ksdp.storage.files import contents, read_stored
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import contents, read_stored
 from ksdp.storage.readers.spec_files import LEVER_FILES
 from ksdp.storage.readers.tables import Labels, read_labels, read_ratings
 from ksdp.storage.schedules.schedule_files import schedule_folder

@@ -15,8 +15,8 @@ from ksdp.audit.errors import InputError, NotFound, SpecError, StoreError
 from ksdp.audit.specs.models import Section, Spec, validated
 from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.storage.codec import add_to_chain, read_chain, read_object, write_checked_json
+from ksdp.storage.files import read_stored
 from ksdp.storage.locks import try_lock
-from ksdp.storage.readers.files import read_stored
 from ksdp.storage.store import Store
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.storage.readers.files import contents, decoded, read_toml
+from ksdp.storage.files import contents, decoded, read_toml
 
 
 def test_contents_are_decompressed(tmp_path):
