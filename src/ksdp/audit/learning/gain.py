@@ -265,7 +265,7 @@ class GainSummary:
     def sentences(self) -> tuple[str, ...]:
         """The most important first."""
         main = self.measures[0]
-        whose = "parties drawn alike" if self.alike else "the parties that the corpus names"
+        whose = "parties drawn alike from this corpus" if self.alike else "the parties that the corpus names"
         told = f"{main.measure}: alone {main.alone.mean:.4f}, the run {main.run.mean:.4f}"
         told += f", the exact run {main.exact.mean:.4f}"
         if main.public is not None:
