@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, append_synced, sweep_parts, write_json, write_whole
+from ksdp.flows.upkeep import damage
+from ksdp.storage.store import FORMAT, Store, append_synced, sweep_parts, write_json, write_whole
 
 
 def test_a_store_is_private_and_found_again(tmp_path: Path) -> None:
@@ -34,6 +35,15 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is a store of format"):
             Store.open(tmp_path / "s", create=False)
         (tmp_path / "s" / "ksdp-store.json").unlink()
+
+
+@pytest.mark.parametrize("marker", ['{"storf": %d}', '{"store": %d, "blockr": "s3://b/k"}', '{"store": %d'])
+def test_a_marker_with_a_flipped_bit_is_refused_and_named(marker: str, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
+    (store.root / "ksdp-store.json").write_text(marker % FORMAT)
+    with pytest.raises(StoreError, match="a store of format None|a key that no store has"):
+        Store.open(store.root)
+    assert "ksdp-store.json" in {one.where for one in damage(store)}
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def _of_verdicts(store: Store, damaged: Collection[tuple[str, ...]]) -> Iterator
                 yield Damage(f"audits/{audit}/verdicts.parquet", str(error))
 
 
-_PLAIN = ("ksdp-store.json", "identity.json", "head.json")
+_PLAIN = ("identity.json", "head.json")
 
 
 def _of_objects(store: Store) -> Iterator[Damage]:
@@ -100,7 +100,9 @@ def _of_objects(store: Store) -> Iterator[Damage]:
         if where.parts[0] in ("prefect", "clearances"):
             continue
         try:
-            if path.name not in _PLAIN:
+            if path.name == "ksdp-store.json":
+                Store.open(path.parent, create=False)
+            elif path.name not in _PLAIN:
                 read_object(path, dict, str(where.parent), _remedy(where))
             elif path.name == "identity.json" and content_key(json.loads(read_stored(path))) != path.parent.name:
                 raise ValueError("another name")

@@ -192,6 +192,8 @@ class Store:
             store = cls(root)
             if (written := store._marker.get("store")) != FORMAT:
                 raise StoreError(f"{root} is a store of format {written!r}, not {FORMAT}: name another folder.")
+            if unknown := sorted(store._marker.keys() - {"store", "blocks"}):
+                raise StoreError(f"{marker} has a key that no store has, {unknown[0]!r}: restore the file.")
             return store
         if not create:
             raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")

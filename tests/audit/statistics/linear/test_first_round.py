@@ -150,3 +150,38 @@ def test_what_is_there_before_the_first_round_belongs_to_it(
     np.testing.assert_array_equal(found, wanted)
     assert np.ptp(found) > 0.0
     assert (found != statistic.evaluate(seen, documents)).any()
+
+
+def pulled(name: str, parameters: dict[str, Any], sizes: dict[str, float], rows: sp.csr_array) -> Observables:
+    held = sp.csr_array(rows[: N // 2])
+    return Noisy(name, 1.0, parameters, scale=sizes).run(Database((held,)), np.random.default_rng(0))
+
+
+def test_the_filter_is_told_how_much_was_added(rows: sp.csr_array) -> None:
+    """Much noise on the sums, and none of the mechanism's own to speak of: terms times sums over that noise."""
+    parameters = {"rank": 2, "iterations": 2, "epsilon": 1e9}
+    noisy = Noisy("hardt-roth", 1.0, parameters, scale={"sums": 200.0, "V": 1.0})
+    seen = pulled("hardt-roth", parameters, {"sums": 200.0, "V": 1.0}, rows)
+    found = LinearReleases().evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=noisy)))
+    adds, known = noisy.inner.as_equations(seen, Pool(rows))  # type: ignore[attr-defined]
+    terms = adds(rows).written()
+    plain = (terms - terms.mean(axis=0)) @ (known.sums - 0.5 * terms.sum(axis=0))
+    assert np.corrcoef(found, plain)[0, 1] > 0.9999
+
+
+def told(statistic: Statistic, mechanism: Noisy, rows: sp.csr_array) -> float:
+    """The chance that a document that is in is above one that is not, over some runs."""
+    documents, chances = Documents(rows, pool=Pool(rows, 0.5, mechanism=mechanism)), []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        held = np.isin(np.arange(N), rng.choice(N, N // 2, replace=False))
+        found = statistic.evaluate(mechanism.run(Database((sp.csr_array(rows[held]),)), rng), documents)
+        chances.append((found[held][:, None] > found[~held]).mean())
+    return float(np.mean(chances))
+
+
+def test_later_rounds_that_noise_blurs_take_nothing_from_the_first(rows: sp.csr_array) -> None:
+    """FedPower's uploads with little noise, of blocks that follow from means with much."""
+    noisy = Noisy("fedpower", 1.0, FEDPOWER, scale={"uploads": 1e-3, "means": 1.0, "scales": 1.0, "V": 1.0})
+    every, first = (told(one, noisy, rows) for one in (noisy.statistics[0], noisy.statistics[1]))
+    assert every > first - 0.01 > 0.97

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +16,7 @@ from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear import expected, releases
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
 from ksdp.audit.statistics.linear.expected import FirstOrderTopics
+from ksdp.audit.statistics.linear.operator import LOST
 from ksdp.audit.statistics.linear.releases import LinearBasis, LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import lost
 
@@ -170,3 +173,42 @@ def test_an_empty_pool_and_one_document_say_nothing_that_is_not_finite() -> None
     seen = PDSVD(rank=2).run(Database((rows(),)), COINS)
     for matrix in (sp.csr_array((3, 20)), rows(1)):
         assert np.isfinite(LinearBlocks().evaluate(Observables(seen), Documents(matrix))).all()
+
+
+@pytest.mark.parametrize("users", [24, 120])
+def test_exact_rounds_are_read_until_they_have_two_numbers_a_document_and_three_noisy_ones_at_least(
+    users: int,
+) -> None:
+    matrix = rows(users)
+    held = Database((sp.csr_array(matrix[: users // 2]),))
+    exact: Any = PDNMF(rank=2, sweeps=12, tolerance=0.0)
+    noisy: Any = Noisy("pd-nmf", 1.0, {"rank": 2, "sweeps": 12, "tolerance": 0.0}, scale=1e-3)
+    for mechanism, least in ((exact, 1), (noisy, 3)):
+        seen = Observables(mechanism.run(held, np.random.default_rng(0)))
+        _, known = LinearSums().equations(seen, Pool(matrix, 0.5, mechanism=mechanism))
+        a_round = seen["sums"][0].size
+        rounds = max(least, -(-2 * users // a_round))
+        whole = seen["sums"][:rounds].size + seen["weights"][:rounds].size
+        assert known.sums.size == whole
+
+
+def test_blocks_that_noise_blurs_are_read_for_three_rounds() -> None:
+    matrix = rows(120)
+    noisy: Any = Noisy("pd-svd", 1.0, {"rank": 2, "solver": "power", "iterations": 8}, scale=1e-3)
+    seen = Observables(noisy.run(Database((sp.csr_array(matrix[:60]),)), np.random.default_rng(0)))
+    _, known = LinearBlocks().equations(seen, Pool(matrix, 0.5, mechanism=noisy))
+    assert seen["first_blocks"].shape[0] > 4
+    assert known.sums.size // seen["first_blocks"][0].size == 3
+
+
+def test_the_variance_of_added_noise_is_that_of_its_scale() -> None:
+    """Normal noise of twice the scale has four times the variance, in every entry."""
+    matrix, found = rows(24), []
+    for scale in (30.0, 60.0):
+        noisy: Any = Noisy("pd-nmf", 1.0, {"rank": 2, "tolerance": 0.0}, scale=scale)
+        seen = Observables(noisy.run(Database((sp.csr_array(matrix[:12]),)), np.random.default_rng(0)))
+        _, known = LinearSums().equations(seen, Pool(matrix, 0.5, mechanism=noisy))
+        assert known.lost == LOST  # single precision, as what is stored
+        found.append(np.broadcast_to(known.noise, known.sums.shape))
+    assert found[0].min() > 0.0
+    np.testing.assert_allclose(found[1], 4.0 * found[0])
