@@ -32,7 +32,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         Store.open(tmp_path / "file" / "below")
     for content in ({"store": 99}, {}):
         (Store.open(tmp_path / "s").root / "ksdp-store.json").write_text(json.dumps(content))
-        with pytest.raises(StoreError, match="is a store of format"):
+        with pytest.raises(StoreError, match="is not that of a store"):
             Store.open(tmp_path / "s", create=False)
         (tmp_path / "s" / "ksdp-store.json").unlink()
 
@@ -41,7 +41,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
 def test_a_marker_with_a_flipped_bit_is_refused_and_named(marker: str, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s")
     (store.root / "ksdp-store.json").write_text(marker % FORMAT)
-    with pytest.raises(StoreError, match="a store of format None|a key that no store has"):
+    with pytest.raises(StoreError, match="is not that of a store"):
         Store.open(store.root)
     assert "ksdp-store.json" in {one.where for one in damage(store)}
 

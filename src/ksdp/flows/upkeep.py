@@ -90,9 +90,6 @@ def _of_verdicts(store: Store, damaged: Collection[tuple[str, ...]]) -> Iterator
                 yield Damage(f"audits/{audit}/verdicts.parquet", str(error))
 
 
-_PLAIN = ("identity.json", "head.json")
-
-
 def _of_objects(store: Store) -> Iterator[Damage]:
     """Objects that carry their own checksum, are named by their content, or only have to be JSON."""
     for path in sorted(store.root.rglob("*.json")):
@@ -102,7 +99,7 @@ def _of_objects(store: Store) -> Iterator[Damage]:
         try:
             if path.name == "ksdp-store.json":
                 Store.open(path.parent, create=False)
-            elif path.name not in _PLAIN:
+            elif path.name not in ("identity.json", "head.json"):
                 read_object(path, dict, str(where.parent), _remedy(where))
             elif path.name == "identity.json" and content_key(json.loads(read_stored(path))) != path.parent.name:
                 raise ValueError("another name")

@@ -190,10 +190,8 @@ class Store:
         marker = root / "ksdp-store.json"
         if marker.is_file():
             store = cls(root)
-            if (written := store._marker.get("store")) != FORMAT:
-                raise StoreError(f"{root} is a store of format {written!r}, not {FORMAT}: name another folder.")
-            if unknown := sorted(store._marker.keys() - {"store", "blocks"}):
-                raise StoreError(f"{marker} has a key that no store has, {unknown[0]!r}: restore the file.")
+            if (written := store._marker).get("store") != FORMAT or written.keys() - {"store", "blocks"}:
+                raise StoreError(f"{marker} is not that of a store of format {FORMAT}: name another folder.")
             return store
         if not create:
             raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")
