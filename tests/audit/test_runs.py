@@ -14,7 +14,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.runs import measure, run_observables, sample
+from ksdp.audit.runs import as_stored, measure, run_observables, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms, judge_controls
@@ -123,3 +123,11 @@ def test_a_mechanism_that_breaks_its_promise_is_named(corpus: Corpus, array: tup
     )
     with pytest.raises(KsdpError, match=message):
         run_observables(broken, 0, 4)
+
+
+def test_no_zero_is_stored_with_a_sign(corpus: Corpus) -> None:
+    plan = plan_of(corpus)
+    seen = {array.name: np.full(array.shape, -0.0) for array in plan.releases.recorded}
+    stored = as_stored(plan, seen, 0, 0)
+    assert stored.keys() == seen.keys()
+    assert not any(np.signbit(array).any() for array in stored.values())

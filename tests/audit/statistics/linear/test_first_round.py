@@ -185,3 +185,17 @@ def test_later_rounds_that_noise_blurs_take_nothing_from_the_first(rows: sp.csr_
     noisy = Noisy("fedpower", 1.0, FEDPOWER, scale={"uploads": 1e-3, "means": 1.0, "scales": 1.0, "V": 1.0})
     every, first = (told(one, noisy, rows) for one in (noisy.statistics[0], noisy.statistics[1]))
     assert every > first - 0.01 > 0.97
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("pem-kmeans", {"clusters": 2, "iterations": 2}), ("pem-logistic", {"iterations": 2}), ("pem-apriori", {})],
+)
+def test_coins_of_who_enters_a_round_shrink_what_its_sums_tell(
+    name: str, parameters: dict[str, Any], rows: sp.csr_array
+) -> None:
+    """The variance of coins is (1 - r) / r of what documents in add, those out by chance 1 - share added none."""
+    mechanism: Any = make_mechanism(name, parameters | {"sampling": 0.4, "epsilon": 30.0})
+    seen = mechanism.run(Database((sp.csr_array(rows[: N // 2]),)), np.random.default_rng(0))
+    _, known = mechanism.as_equations(seen, Pool(rows, 0.25, mechanism=mechanism))
+    assert known.shrink == pytest.approx(0.6 / 0.4 / 0.75)

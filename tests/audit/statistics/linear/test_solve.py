@@ -24,6 +24,7 @@ from ksdp.audit.statistics.linear.solve import (
     RunSystem,
     by_steps,
     chosen_way,
+    fits_dense_solver,
     least_squares,
     lost,
     most_even_draw,
@@ -72,6 +73,11 @@ def test_a_way_follows_from_documents_numbers_and_noise(
     shares = np.full(documents, 0.5)
     size = np.full(made.shape[1], 0.0 if noise is None else noise)
     assert chosen_way(RunSystem(made, np.zeros(made.shape[1]), shares, size, noise is None)) is way
+
+
+def test_equations_of_2048_documents_are_solved_at_once_and_no_more() -> None:
+    assert fits_dense_solver(2048)
+    assert not fits_dense_solver(2049)
 
 
 def test_of_few_contents_numbers_are_enough() -> None:
