@@ -17,6 +17,8 @@ from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.callables import code_key, function_mechanism
 from ksdp.audit.mechanisms.chance import undeclared
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.mechanisms.recorded import is_own, own_parts
 
 ROWS = np.random.default_rng(3).lognormal(size=(300, 4))
 WHOLE = 2**32
@@ -173,3 +175,14 @@ def test_a_function_is_known_by_its_code_and_by_what_it_holds_and_calls(monkeypa
     assert len({before, *map(code_key, others)}) == len(others) + 1
     monkeypatch.setitem(globals(), "helper", others[-1])
     assert before != code_key(made(2.0))
+
+
+def test_noise_around_somebodys_own_code_leaves_it_own() -> None:
+    class Own:
+        """Code that is no part of ksdp."""
+
+    around = Noisy("pd-svd", 1.0, {"rank": 2})
+    assert not is_own(around)
+    around.__dict__["inner"] = Own()
+    assert is_own(around)
+    assert len(own_parts(around)) == 1
