@@ -139,7 +139,7 @@ def _do(do: Callable[[], Any], folder: Path, said: Path, there: Any) -> NoReturn
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     sys.stdout, sys.stderr, code = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1), 0
-    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # typed as final
     try:
         there.send((True, do()))
     except SystemExit as end:
@@ -504,7 +504,7 @@ def verdicts() -> list[str]:
 
 
 def signed() -> list[str]:
-    """Who is listed in `c.json`."""
+    """The documents that `c.json` lists."""
     return list(read_clearance(Path("c.json")).documents)
 
 
@@ -542,7 +542,7 @@ def _lying(lie: str, party: Callable[[], None]) -> None:
     """A party that sends one peer one wrong message over its real connection."""
     how, at, byte = lie.split(":")
     if how == "equivocation":
-        SumRounds.total = partialmethod(_two_totals, int(at))  # type: ignore[assignment]
+        SumRounds.total = partialmethod(_two_totals, int(at))  # type: ignore[assignment]  # a lie
         return party()
     send, before, kept = Link.send, dict[Link, bytes](), list[Frame]()
 
@@ -566,7 +566,7 @@ def _lying(lie: str, party: Callable[[], None]) -> None:
                 )
             await send(link, other)
 
-    Link.send = meddled  # type: ignore[method-assign, assignment]
+    Link.send = meddled  # type: ignore[method-assign, assignment]  # a lie
     party()
 
 

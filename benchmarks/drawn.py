@@ -10,10 +10,10 @@ counts and with columns shrunk or not. It tells no more than the share drawn abo
 the exact run's gain over working alone what is kept, with its interval of 95 % over splits; then the energy of a
 party's own held-out documents: alone, in the exact run, and in the drawn one.
 
-Of a table, a first run opens sums and squares of the drawn rows, and a second takes columns in these units. The
-tables are Covertype (ten numbers and the soil of every plot; its wilderness is its party), and Online News
-(articles of three channels). Online News in public units is measured too, where noise (`moments`) is a second way
-to 0.2: a line a setting and measure says what is gained over working alone.
+A table takes two runs: the first opens sums and squares of the drawn rows, and the second takes columns in
+these units. The tables are Covertype (ten numbers and the soil of every plot; its wilderness is its party), and
+Online News (articles of three channels). Online News in public units is measured too, where noise (`moments`)
+is a second way to 0.2: a line a setting and measure says what is gained over working alone.
 
 Documents are judged as the exact run weighs them, by the counts of all. In each split a fifth is held out, and
 every party's draw is another.

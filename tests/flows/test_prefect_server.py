@@ -1,4 +1,4 @@
-"""What is said of a server that refuses."""
+"""The message for a server that refuses."""
 
 from __future__ import annotations
 

@@ -69,10 +69,6 @@ def _of_checksums(store: Store) -> Iterator[Damage]:
             yield Damage(f"audits/{audit}", sentence)
 
 
-def _signed(store: Store) -> dict[str, tuple[str, ...]]:
-    return read_ledger(store).signed
-
-
 def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[str, Value]:
     try:
         return read(store)
@@ -120,7 +116,7 @@ def _of_records(store: Store) -> Iterator[Damage]:
     for folder in sorted(store.root.glob("schedules/*/")):
         checks[f"schedules/{folder.name}/schedule.json"] = partial(read_schedule, store, folder.name)
         checks[f"schedules/{folder.name}/history.jsonl"] = partial(_check_history, store, folder.name)
-    for digest in _or_none(_signed, store):
+    for digest in _or_none(lambda here: read_ledger(here).signed, store):
         path = clearance_at(store, digest)
         checks[str(path.relative_to(store.root))] = partial(_check_signature, path)
     for where, check in checks.items():

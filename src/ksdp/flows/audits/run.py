@@ -107,8 +107,6 @@ def run_audit(opened: Opened, store: Path, place: Place = ANYWHERE, appetite: Ap
     """Audit a corpus from start to report; interrupted, the same call resumes."""
     if opened.own and not place.here:
         place = HERE
-    if opened.own and not place.here:
-        place = HERE
     with lent(opened.own):
         return run_prepared([prepare(opened, store).held_to(appetite)], place)[0]
 

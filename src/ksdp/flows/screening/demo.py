@@ -70,12 +70,12 @@ def demo_specs() -> list[Spec]:
 def run_demo(store: Path, place: Place = ANYWHERE) -> Demo:
     """Audit docstrings of numpy, scipy and pandas, each package a party and each docstring a document; sign."""
     specs = demo_specs()
-    current().stage("prepare", len(specs))
     corpora = {spec.corpus: open_spec(spec, Path.cwd()).corpus for spec in {s.corpus: s for s in specs}.values()}
     opened = [Opened.of(spec, corpora[spec.corpus]) for spec in specs]
     for line in corpus_notes(opened[0]):
         current().say(line)
     prepared = []
+    current().stage("prepare", len(specs))  # opening a spec has begun a stage of its own
     for one in opened:
         prepared.append(prepare_stored(make_plan(one), store, may_sample=True))
         advance(1)

@@ -411,9 +411,11 @@ class PDPCA(PDSVD):
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Centre and decompose the rows of all parties; `rng` is not used, as the protocol draws nothing."""
-        released = self._decompose(*self._centred(database))
+        parts, mean = self._centred(database)
+        released = self._decompose(parts, mean)
         if self.centre == "all":
-            released["mean"] = rows_mean([database.parties[i] for i in database.outside])
+            outside = [database.parties[i] for i in database.outside]
+            released["mean"] = rows_mean(outside) if mean is None or database.coalition else mean
         return Observables(released)
 
 
