@@ -47,6 +47,8 @@ class _Question:
     audits: Sequence[Brief]
     summary: Summary
     signed: Clearance | None
+    unread: bool
+    """Whether a clearance of the store is damaged, which may be of this question."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class HomePage:
 def read_home_page(store: Store, now: datetime) -> HomePage:
     """Read the page."""
     clearances = {path: stored_clearance(path) for path in stored_clearances(store)}
-    needs = [*_of_files(store, [path for path, signed in clearances.items() if signed is None])]
+    changed = [path for path, signed in clearances.items() if signed is None]
+    needs = [*_of_files(store, changed)]
     try:
         for schedule in read_schedules(store):
             needs += _of_schedule(store, schedule, now)
@@ -88,7 +91,7 @@ def read_home_page(store: Store, now: datetime) -> HomePage:
     for newest, audits in audits_by_question(store):
         summary = read_summary(store.audit(newest.audit))
         signed = _newest_clearance(clearances.values(), {one.audit for one in audits})
-        question = _Question(pending_of(store, newest), audits, summary, signed)
+        question = _Question(pending_of(store, newest), audits, summary, signed, bool(changed))
         about = f"{title(newest.mechanism)} on {newest.corpus_path}"
         mine = [Need(light, about, words, href) for light, words, href in _of_question(store, question, now)]
         needs += mine
@@ -110,7 +113,7 @@ def _of_files(store: Store, changed: Iterable[Path]) -> Iterator[Need]:
     if not (report := check_chain(store.root)).whole:
         yield Need("act", "this store", f"The review log is broken: {report.reason}", "/log?check=1")
     for path in changed:
-        yield _damaged(f"The copy {path.name[:12]}… of a clearance is not what was signed.")
+        yield _damaged(f"The copy {path.name[:12]}… of a clearance is damaged: it is not what was signed.")
 
 
 def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Need]:
@@ -194,6 +197,8 @@ def _of_clearance(store: Store, question: _Question, now: datetime) -> Iterator[
         yield "look", f"{also.strip()} Decide, or audit with more runs.", queue
     if signed is not None:
         yield "act", f"It was audited again since the clearance of {signed.created:%-d %b %Y}: sign again.", here
+    elif question.unread:
+        yield "look", "A clearance of this store is damaged, and none that can be read is of this question.", here
     elif not counts["open"]:
         yield "look", "Everything is decided, and nothing is signed: “ksdp clear” signs.", queue
 

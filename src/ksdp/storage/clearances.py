@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -166,9 +166,16 @@ def stored_clearances(store: Store) -> list[Path]:
     return sorted(clearance_at(store, "").parent.glob("*.json"))
 
 
-@cache
 def stored_clearance(path: Path) -> Clearance | None:
-    """A store's copy, which is named by its content and never replaced; None where it is damaged."""
+    """Read a store's copy, which is named by its content; None if it is damaged or gone."""
+    with suppress(OSError):
+        status = path.stat()
+        return _stored(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _stored(path: Path, _inode: int, _size: int, _written: int, _changed: int) -> Clearance | None:
     with suppress(KsdpError):
         clearance = read_clearance(path)
         return clearance if content_hash(clearance) == path.stem else None
