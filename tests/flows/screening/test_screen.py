@@ -19,7 +19,8 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import open_spec
 from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear, clear, verify
 from ksdp.flows.upkeep import damage
-from ksdp.storage.audits.history import find_audit, signable_audits
+from ksdp.storage.audits.history import find_audit, read_history, signable_among
+from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.audits.screens import read_left_out, read_screen
 from ksdp.storage.clearances import read_clearance, verify_clearance
 from ksdp.storage.codec import write_table_with_checksum
@@ -158,7 +159,8 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -
 
     # People meet the audit that the signature rests on; the round before it is nobody's `latest`.
     first, second, last = (about["audit"] for about in found["rounds"])
-    assert [entry.audit for entry in signable_audits(store)] == [last, first]
+    signable = signable_among(read_ledger(store), read_history(store).audits)
+    assert [entry.audit for entry in signable] == [last, first]
     assert find_audit(store, "latest") == last
 
     # The same call reads every round; from any of them the same list is signed.

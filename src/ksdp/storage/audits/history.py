@@ -54,11 +54,12 @@ def find_audit(store: Store, name: str) -> str:
     if name in audits:
         return name
     if name == LATEST:
-        for sentence in () if audits else lost_audits(store).values():
-            raise DamagedFile(sentence)
+        history = read_history(store)
+        for sentence in history.damaged:  # it may be the latest
+            raise DamagedFile(f"{sentence.rstrip('.')}. Name another audit, or mend this one first.")
         if not audits:
             raise NotFound(f"there is no finished audit in {store.root}.")
-        if not (signable := signable_audits(store)):
+        if not (signable := signable_among(read_ledger(store), history.audits)):
             raise NotFound(f"no audit in {store.root} can be signed; name one that `ksdp list` shows.")
         return signable[0].audit
     lost = lost_audits(store)
@@ -167,13 +168,8 @@ def read_history(store: Store) -> History:
     return History(tuple(audits), tuple(damaged))
 
 
-def signable_audits(store: Store) -> tuple[Brief, ...]:
-    """Audits that people decide about and that can be signed, newest first; void ones say so when they are."""
-    return signable_among(read_ledger(store), read_history(store).audits)
-
-
 def signable_among(ledger: AuditLedger, audits: Sequence[Brief]) -> tuple[Brief, ...]:
-    """`signable_audits` of a history that was read."""
+    """Return the audits that people decide about and that can be signed; the order stays."""
     parts, deciding = ledger.parts, ledger.deciding
     return tuple(
         entry for entry in audits if entry.decides and (entry.audit not in parts or entry.audit in deciding)
