@@ -61,7 +61,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "20newsgroups": {"party": "label", "id": "id", "labels": "labels.parquet"},
     "kos": {},
 }
-RANK, SPLITS, SEED, TERMS = 7, 3, 7, 1000
+RANK, SPLITS, SEED, TERMS = 7, 10, 7, 1000
 MARGIN, COUNTED, DRAWN = 0.2, 0.06, 0.2
 """Of both runs together; of the counts; what enters."""
 LIMITS = Limits(documents=80, runs=12)
@@ -319,7 +319,7 @@ def _news(folder: Path) -> Case:
     news_parts.main([str(data_folder() / "online-news-popularity"), str(folder)])
     read, base = read_spec_file(folder / "news.toml")
     corpus = read.tables()["corpus"]
-    asked = {"splits": 2 * SPLITS, "target": "log_shares", "public": 500}
+    asked = {"splits": SPLITS, "target": "log_shares", "public": 500}
     tables = {"corpus": corpus, "mechanism": {"name": "pd-svd", "rank": RANK}, "gain": asked}
     return Case(tables, base, _svd(MARGIN, Setting()))
 

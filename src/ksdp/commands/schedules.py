@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ksdp.audit.verdicts.verdict import verdicts_code
+from ksdp.audit.verdicts.verdict import FAILING, verdicts_code
 from ksdp.commands.options import (
     AppetiteOption,
     JsonOption,
@@ -98,13 +100,27 @@ def schedule(
     typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
 
 
+class FailNowOn(StrEnum):
+    """What a night's exit code may report, besides failed controls."""
+
+    _ignore_ = "word"
+    for word in ("became-sensitive", *FAILING):
+        vars()[word] = word
+
+
 def run_schedule(
     name: NameArgument,
     full: Annotated[bool, typer.Option("--full", help="Audit every document, changed or not.")] = False,
+    fail_on: Annotated[
+        list[FailNowOn] | None,
+        typer.Option(
+            "--fail-on", help="Reason for an exit code other than 0; repeatable. A void audit always fails."
+        ),
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Run a schedule here and now, and wait for it. The exit code is that of `audit`, for all its documents."""
+    """Run a schedule here and now, and wait for it. The exit code counts all its documents, audited now or not."""
     from ksdp.flows.schedules.serve import run_now
     from ksdp.terminal import terminal
 
@@ -116,15 +132,20 @@ def run_schedule(
         typer.echo(f"{run.outcome}: {run.reason or run.words}", err=True)
         if run.audit:
             typer.echo(f"audit   {run.audit}", err=True)
-    raise typer.Exit(_code(run))
+    raise typer.Exit(_code(run, fail_on))
 
 
-def _code(run: Any) -> int:
+def _code(run: Any, fail_on: Sequence[str] | None) -> int:
+    """The exit code; without `fail_on`, that of the risk appetite if there is one, else of all verdicts."""
     if run.outcome == "void":
         return 5
-    if run.appetite_missed is not None:
+    if fail_on is None and run.appetite_missed is not None:
         return appetite_code(run.appetite_missed)
-    return verdicts_code(run.verdicts)
+    if "became-sensitive" in (fail_on or ()) and run.became_sensitive:
+        return 3
+    return verdicts_code(run.verdicts, FAILING if fail_on is None else fail_on) or appetite_code(
+        run.appetite_missed or ()
+    )
 
 
 def serve(store: StoreOption = Path("ksdp-store"), metrics: MetricsOption = None) -> None:

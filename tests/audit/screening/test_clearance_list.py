@@ -91,7 +91,10 @@ def test_the_statement_counts_and_does_not_praise() -> None:
         "so far: 2; their levels add up to 0.075",
         "2 are listed by decision alone",
         "7 documents are not listed: 1 excluded by decision, 2 left open, 4 left out after",
-        "confirmed by a second person",
+        "stands in the log under two names",
+        "Tests say nothing of statistics that were not tried.",
+        "nothing of adversaries who know other documents of the run.",
+        "nothing of runs with fewer documents or parties",
         "not differential privacy",
         "Where two parties open exact sums, each learns the other's input exactly.",
     ):
@@ -99,7 +102,12 @@ def test_the_statement_counts_and_does_not_praise() -> None:
     accepted = list_statement(ListCounts(0, 2, 0, 0, 0, 0), **values, four_eyes=True)
     assert "2 documents are listed, and no audit proved anything of them." in accepted
     assert "exactly these" not in accepted
-    alone = list_statement(ListCounts(1, 0, 0, 0, 0, 0), **values, four_eyes=False, every_size=True)
+    alone = list_statement(
+        ListCounts(1, 0, 0, 0, 0, 0), **values, four_eyes=False, every_size=True, any_knowledge=True
+    )
+    assert "other documents of the run" not in alone
+    assert "Tests say" not in alone
+    assert "fewer documents" not in alone
     assert "Every document of the audit is listed." in alone
     assert "one person each" in alone
     assert "holds for every part of the corpus" in alone

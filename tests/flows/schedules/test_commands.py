@@ -109,7 +109,15 @@ def test_a_promise_is_not_changed(typed: Typed, nightly: tuple[Any, ...], tmp_pa
 )
 def test_what_a_run_means_to_a_shell(outcome: Any, verdicts: dict[str, int], code: int) -> None:
     run = ScheduledRun(started=NOW, finished=NOW, outcome=outcome, verdicts=verdicts)
-    assert _code(run) == code
+    assert _code(run, None) == code
     if code in (0, 3, 4):
-        assert _code(run.model_copy(update={"appetite_missed": ()})) == 0
-        assert _code(run.model_copy(update={"appetite_missed": ("sensitive", "level")})) == 3
+        assert _code(run.model_copy(update={"appetite_missed": ()}), None) == 0
+        assert _code(run.model_copy(update={"appetite_missed": ("sensitive", "level")}), None) == 3
+
+
+def test_a_pipeline_may_fail_only_in_the_night_in_which_a_document_turns() -> None:
+    run = ScheduledRun(started=NOW, finished=NOW, outcome="audited", verdicts={"sensitive": 2, "undecided": 1})
+    turned = run.model_copy(update={"became_sensitive": 1})
+    assert (_code(run, ["became-sensitive"]), _code(turned, ["became-sensitive"])) == (0, 3)
+    assert (_code(run, ["undecided"]), _code(turned, ["undecided"]), _code(run, ["sensitive"])) == (4, 4, 3)
+    assert _code(turned.model_copy(update={"outcome": "void"}), ["became-sensitive"]) == 5

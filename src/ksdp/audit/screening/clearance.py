@@ -399,9 +399,12 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
 
 
 _NOT_SAID = (
-    "The clearance says nothing of statistics that were not tried, of adversaries who know other documents of "
-    "the database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
+    "The clearance says nothing of other corpora, mechanisms or parameters, nor of repeated releases, and it is "
     "not differential privacy. Where two parties open exact sums, each learns the other's input exactly."
+)
+_TWO_NAMES = (
+    "Each exclusion and acceptance that the list follows stands in the log under two names. ksdp does not check "
+    "that two people bear them."
 )
 
 
@@ -433,6 +436,7 @@ def list_statement(
     among: int,
     four_eyes: bool,
     every_size: bool = False,
+    any_knowledge: bool = False,
 ) -> str:
     """State what a clearance promises and what it does not."""
     listed = counts.proved + counts.accepted
@@ -471,9 +475,15 @@ def list_statement(
     else:
         promises.append("Every document of the audit is listed.")
     if four_eyes:
-        promises.append("Every exclusion and every acceptance was confirmed by a second person.")
+        promises.append(_TWO_NAMES)
     else:
         promises.append("Decisions were made by one person each.")
+    if by_tests and not every_size:
+        promises.append("Tests say nothing of statistics that were not tried.")
+    if not any_knowledge:
+        promises.append("The clearance says nothing of adversaries who know other documents of the run.")
+    if not every_size:
+        promises.append("It says nothing of runs with fewer documents or parties.")
     promises += [
         _NOT_SAID,
         "Features and their weights are those of the whole corpus, and that documents were left out is itself "

@@ -348,11 +348,12 @@ def reach(view: AuditModel) -> list[str]:
     """State what an audit of this size can find and certify."""
     power, margin = view.result.summary.power, decimal(view.result.summary.spec.decision_in_run.margin)
     detectable, certified = power.detectable_D, power.certifiable_margin
-    sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
+    sentences = ["With this few runs, no leak of a single document is sure to be detected."]
     if detectable < 1:
         sentences = [
-            f"A document whose measured D is {decimal(detectable)} or more is surely called sensitive by an audit "
-            "of this size. Smaller leaks are found where many documents leak, and missed otherwise."
+            f"An audit of this size detects a leak of advantage {decimal(detectable)} in 8 of 10 cases, even if "
+            "no other document leaks. Smaller leaks are detected where many documents leak. A detected leak is "
+            "sensitive only if it is proved to be above the margin."
         ]
     if view.result.summary.verdicts.every_attack == view.result.summary.documents:
         sentences.append("What certifies is a proof, and not the runs: they only check it.")

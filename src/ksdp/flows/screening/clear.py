@@ -575,6 +575,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
             among=drawn_from(plan),
             four_eyes=seen.policy.four_eyes,
             every_size=audited_sizes(plan).every_size,
+            any_knowledge=any(bound.any_knowledge for bound in _of_all(plan)),
         ),
         evidence=evidence,
         reviewed=Reviewed(
