@@ -221,7 +221,7 @@ def dossier(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Write what was measured, declared and decided to one page, or PDF, for a regulator or a board."""
+    """Write what was measured, declared and decided, as a web page or PDF, for a regulator or a board."""
     from dataclasses import replace
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, signed_file, write_dossier

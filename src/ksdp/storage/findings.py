@@ -60,7 +60,7 @@ class VerdictRow:
     """Attacks that a clear document is proved against: the `statistics` tried, or `every attack`. A sensitive
     one has `absence` where its rarest feature gives it away: it was not measured, and p is 0."""
     log10_p: float
-    """Log10 of the p-value of "no leak", the paper's question."""
+    """Log10 of the p-value of "this document gives nothing away". It does not decide the verdict."""
     log10_adjusted_p: float
     """`log10_p`, adjusted for all statistics and documents."""
     detected: bool
@@ -68,27 +68,28 @@ class VerdictRow:
     log10_p_above: float
     """Log10 p of an advantage of at most the margin: small where it is above."""
     log10_adjusted_p_above: float
-    """`log10_p_above`, adjusted; at or below the level the document is sensitive."""
+    """`log10_p_above`, adjusted; the document is sensitive if 10 to this power is at most the level."""
     log10_p_below: float
     """Log10 p of an advantage of at least the margin: small where it is below."""
     log10_adjusted_p_below: float
-    """`log10_p_below`, adjusted over all statistics; at or below the level the document is clear."""
+    """`log10_p_below`, adjusted for statistics and documents; clear if 10 to this power is at most the level."""
     statistic: str
     """The statistic with the strongest evidence."""
     distance: float
     """Measured D under this statistic; for `absence` the exact lower bound of D."""
     band_low: float
-    """Lower end of the band of the true D; all bands hold together."""
+    """Lower end of the band of the true D. All bands of the audit hold together, so that a clear document's may
+    end above the margin."""
     band_high: float
     """Upper end of the band."""
     largest_band_high: float
     """Largest upper end over all statistics."""
     n_with: int
-    """Runs that held the document."""
+    """Runs with the document."""
     n_without: int
     """Runs without it that its tests read."""
     detectable_distance: float
-    """The measured D at which it would surely have been called sensitive."""
+    """The measured D at which a leak of it would surely have been detected, whatever its margin."""
     runs_to_decide: float
     """Estimated runs to a verdict; infinite if more runs would not help."""
     certified_bound: float | None
@@ -108,7 +109,7 @@ class StatisticTestRow:
     version: Annotated[int, pa.int32()]
     """Version of the statistic; another version gives other numbers."""
     n_with: int
-    """Runs that held the document."""
+    """Runs with the document."""
     n_without: int
     """Runs without it that the test read."""
     distance: float

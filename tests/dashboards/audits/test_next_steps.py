@@ -54,7 +54,8 @@ def test_why_is_said_in_words_by_the_statistic_that_finds_most() -> None:
 def test_the_runs_that_would_decide_are_in_the_unit_of_the_key() -> None:
     about = example()
     wanted = about.design.with_runs(1234.0)
-    assert f"“with_runs = {wanted}” in the specification, about 1,234 runs" in next_steps(about, 1234.0)[1]
+    step = next_steps(about, 1234.0)[1]
+    assert f"Set “with_runs = {wanted}” in the specification: the audit goes on from here, and about 1,234" in step
     share = min(about.design.share, 1 - about.design.share)
     assert wanted == pytest.approx(1234 * share, rel=0.15, abs=1)
 

@@ -156,7 +156,10 @@ def certified_here(row: Row) -> str | None:
     """The bound of one document, beside what was measured."""
     if row.certified_bound is None:
         return None
-    return f"no attack has more than {decimal(row.certified_bound)}; measured {decimal(row.distance)}"
+    bound = f"no attack has more than {decimal(row.certified_bound)}; measured {decimal(row.distance)}"
+    if row.verdict == Verdict.CLEAR and row.proof == "statistics":
+        return f"{bound}. The bound does not reach the margin: tests make it clear"
+    return bound
 
 
 def stronger_here(summary: Summary, row: Row) -> str | None:
@@ -272,8 +275,10 @@ def next_steps(
         else:
             how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
             if runs_to_decide is not None:
-                more = f"“with_runs = {summary.design.with_runs(runs_to_decide)}” in the specification, about "
-                more += f"{count(runs_to_decide)} runs, would decide half of them, and goes on from here"
+                more = f"Set “with_runs = {summary.design.with_runs(runs_to_decide)}” in the specification: the "
+                more += (
+                    f"audit goes on from here, and about {count(runs_to_decide)} runs would decide half of them"
+                )
                 how = f"{count(summary.runs)} runs prove neither. {more}"
         steps.append(f"Do not take the {some} for safe: {how}.")
     if counts.clear == total:
@@ -537,15 +542,17 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
         return []
     found, unit = summary.risk.measured, summary.design.unit
     measured = [
-        f"The largest advantage of one {unit} is {_with_mu(found.largest, found.largest_mu)}: the largest of "
-        f"many, and so too large on average. The margin is {_with_mu(found.margin, found.margin_mu)}."
+        f"The largest advantage of one {unit} is {_with_mu(found.largest, found.largest_mu)}. As the largest "
+        f"of many measurements it is too large on average. The margin is {_with_mu(found.margin, found.margin_mu)}."
     ]
     if summary.verdicts.every_attack == summary.documents:
         measured.append("A proof bounds every attack by the margin: what was measured above it is chance.")
     if found.median is not None:
         half = f"half of the {unit}s with a detected leak have {decimal(found.median)} or more"
         measured.append(f"On fresh runs, {half}. {_rarely_wrong(found.median_tpr_at_fpr_01)}")
-    combined = precise(summary) or ["Nothing, as no attacker’s prior is declared."]
+    combined = precise(summary) or [
+        "Nothing: no “prior” in “[declared]” of the spec says how sure an attacker is before."
+    ]
     return [("Measured", measured), ("Declared", list(_declared(summary))), ("Combined", combined)]
 
 
@@ -562,7 +569,11 @@ def _declared(summary: Summary) -> Iterator[str]:
 
 
 def _with_mu(advantage: float, mu: float | None) -> str:
-    return decimal(advantage) if mu is None else f"{decimal(advantage)} (Gaussian noise with mu {decimal(mu, 3)})"
+    return (
+        decimal(advantage)
+        if mu is None
+        else f"{decimal(advantage)} (as two bell curves {decimal(mu, 2)} standard deviations apart)"
+    )
 
 
 def precise(summary: Summary) -> list[str]:
