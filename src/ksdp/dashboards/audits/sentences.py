@@ -543,7 +543,7 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
     found, unit = summary.risk.measured, summary.design.unit
     measured = [
         f"The largest advantage of one {unit} is {_with_mu(found.largest, found.largest_mu)}. As the largest "
-        f"of many measurements it is too large on average. The margin is {_with_mu(found.margin, found.margin_mu)}."
+        f"of many it is too large on average. The margin is {_with_mu(found.margin, found.margin_mu)}."
     ]
     if summary.verdicts.every_attack == summary.documents:
         measured.append("A proof bounds every attack by the margin: what was measured above it is chance.")

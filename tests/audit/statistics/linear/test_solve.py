@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import ks_2samp, norm
 
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import sweep_numbers
@@ -294,3 +295,15 @@ def test_noise_in_any_case_and_what_single_precision_rounds_off() -> None:
     factored = with_little_noise("uneven").made
     least = with_least(factored, np.zeros(factored.shape[1]))
     np.testing.assert_allclose(least, 2.0**-46 * factored.diagonal().mean())
+
+
+@pytest.mark.parametrize(("numbers", "share"), [(40, 0.5), (120, 0.3), (40, 0.1)])
+def test_the_rule_of_thumb_of_the_pages_is_what_the_best_linear_attack_knows(numbers: int, share: float) -> None:
+    n, runs, rng = 400, 4000, np.random.default_rng(numbers)
+    terms = rng.poisson(1.0, (n, numbers)).astype(float)
+    who_is_in = rng.permuted(np.tile(np.arange(n) < share * n, (runs, 1)), axis=1)
+    sums = who_is_in @ terms
+    scores = (sums - sums.mean(axis=0)) @ np.linalg.solve(np.cov(sums.T), (terms - terms.mean(axis=0)).T)
+    told = [ks_2samp(scores[bits, i], scores[~bits, i]).statistic for i, bits in enumerate(who_is_in.T[:40])]
+    ratio = (numbers / n) / (share * (1 - share) * (1 - numbers / n))
+    assert np.median(told) == pytest.approx(2 * norm.cdf(np.sqrt(ratio) / 2) - 1, abs=0.03)

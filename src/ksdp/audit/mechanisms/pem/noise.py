@@ -189,7 +189,8 @@ class VectorBlock:
     share : of the iteration's epsilon, in (0, 1]; those of all blocks add up to 1
     cap : largest size of one entry, larger ones are cut; `bound` unless given
     nonnegative : entries below 0 are cut
-    fraction_bits : f: entries are whole multiples (steps) of 2^-f, rounded towards zero
+    fraction_bits : f: entries are whole multiples (steps) of 2^-f, rounded towards zero: with 0, a record of small
+        entries that is longer than `bound` is scaled down to nothing
 
     >>> VectorBlock(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one
     4
