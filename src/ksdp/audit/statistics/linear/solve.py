@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -248,7 +247,6 @@ def _parts(run: RunSystem, made: FactoredContributions) -> Fitted | Direction:
     """Parts of documents; where these leave open who was in, the most even draw."""
     scales, shares = scales_of(made), run.shares
     factors = scales.written()
-    missing = _loss(made, factors, run)
     gram, squares = gram_of_contributions(made, scales)
     right = made.matvec(run.residual * np.square(factors))
     sizes, rounding = gram.diagonal().copy(), len(gram) * np.finfo(np.float64).eps * squares
@@ -257,14 +255,10 @@ def _parts(run: RunSystem, made: FactoredContributions) -> Fitted | Direction:
     gram /= lengths
     gram /= lengths[:, None]
     rounding /= np.square(lengths)
-    before, now = np.inf, missing(shares)
-    for _ in range(4):
-        diagonal = partial(_diagonal, 1.0 + now / run.varied / np.square(lengths), rounding)
-        factor = raised_factor(gram, diagonal, check_finite=False)
-        found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
-        before, now = now, missing(np.clip(shares + found, 0.0, 1.0))
-        if not now < 0.1 * before:
-            break
+    lost_here = _loss(made, factors, run)(shares)
+    ridged = 1.0 + lost_here / run.varied / np.square(lengths)
+    factor = raised_factor(gram, lambda times: ridged + rounding * times, check_finite=False)
+    found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
     found = _shared(found, run.contents)
     counts = _everybody(shares + found, shares, run.contents)
     left = np.square((run.residual - made.rmatvec(counts - shares)) * factors).sum()
@@ -272,12 +266,8 @@ def _parts(run: RunSystem, made: FactoredContributions) -> Fitted | Direction:
     explained = left < 0.1 * sizes[adds].min(initial=np.inf) and 2.0 * counts.sum() > shares.sum()
     if explained or not few_to_write(*made.shape):
         return with_parts(made, run.residual - made.rmatvec(found), found)
-    noise = _noise_of_exact(made, factors, sizes[adds], run, now)
+    noise = _noise_of_exact(made, factors, sizes[adds], run, lost_here)
     return _direction(made.written(), run, noise, np.arange(made.shape[1]))
-
-
-def _diagonal(ridged: Floats, rounding: Floats, times: float) -> Floats:
-    return ridged + rounding * times
 
 
 def _shared(parts: Floats, contents: Ints | None) -> Floats:
