@@ -51,36 +51,41 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 HEAD = """# Which settings a run takes
 
-*For engineers of organisations that are about to run a mechanism together. At the end you know whether each setting of your
-spec can also be part of the real run. You need a spec, and a mechanism that [parties run](protocol-run.md).*
+*For engineers of organisations that are about to run a mechanism together. At the end you know whether each
+setting of your spec can also be part of the real run. You need a spec, and a mechanism that [parties
+run](protocol-run.md).*
 
-**You need this page only before a run among parties.** An audit on your own machine takes more settings than a run does,
-because it has all documents in one place. If your spec has a setting that only an audit takes, the run refuses to start and
-says why. Look up your settings in the first column.
+**You need this page only before a run among parties.** An audit on your own machine takes more settings than a
+run does, because it has all documents in one place. If your spec has a setting that only an audit takes, the
+run refuses to start and says why. Look up your settings in the first column.
 
-The settings here are those that trade gain for leak, called [levers](glossary.md#what-makes-a-run-safer). [Keys of a
-spec](spec.md#corpuslevers) explains those of `[corpus]`, and [Mechanisms](mechanisms.md) lists the mechanisms. All other
-parameters of a mechanism are in the protocol file, and mean the same in an audit and in a run.
+The settings here are those that trade gain for leak, called [levers](glossary.md#what-makes-a-run-safer). [Keys
+of a spec](spec.md#corpuslevers) explains those of `[corpus]`, and [Mechanisms](mechanisms.md) lists the
+mechanisms. All other parameters of a mechanism are in the protocol file, and mean the same in an audit and in a
+run.
 
 - `opens` says what is published: the sums of every round, or the final output alone.
-- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, entries of the table that are missing are not
-  taken for zero. `start` says where the topics start. `beta` and `delta` are weights that keep topics and documents small.
+- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, entries of the table that
+  are missing are not taken for zero. `start` says where the topics start. `beta` and `delta` are weights that
+  keep topics and documents small.
 - `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
+
+
 
 | setting | an audit takes it, and a run too | only an audit takes it |
 |---|---|---|
 """
 TAIL = """
-- `idf = "global"` counts in how many rows of the file a term occurs. In a run, and when one party audits for itself, that file
-  is the party's own.
+- `idf = "global"` counts in how many rows of the file a term occurs. In a run, and when one party audits for
+  itself, that file is the party's own.
 - With `solver = "limit"`, PD-SVD, `sigma-svd` and PD-PCA can be audited, or run with `opens = "final"`. A run
   that publishes every round needs `solver = "power"`.
-- `noisy` adds noise to another mechanism, which is PD-SVD in this table. Around another mechanism it accepts whatever that
-  mechanism accepts.
+- `noisy` adds noise to another mechanism, which is PD-SVD in this table. Around another mechanism it accepts
+  whatever that mechanism accepts.
 - PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
 
-**Parties must turn documents into rows in the same way.** They check this before a run by comparing the hash `features.rows`,
-which `ksdp plan --columns` prints.
+**Parties must turn documents into rows in the same way.** They check this before a run by comparing the hash
+`features.rows`, which `ksdp plan --columns` prints.
 
 `tools/lever_table.py` generates this page by trying each setting with each mechanism.
 """
