@@ -3,7 +3,7 @@
     python -m benchmarks.news_parts $KSDP_DATA/online-news-popularity OUT
 
 OUT gets `units.csv` (centre and scale of every column, of articles that belong to nobody), `articles.parquet`
-(those with their shares, of three channels) and `news.toml`: what `docs/gain-and-levers.md` begins with.
+(those with their shares, of three channels) and `news.toml`: what `docs/gain-and-levers.md` types.
 """
 
 from __future__ import annotations

@@ -49,34 +49,52 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-HEAD = """# The same levers in an audit and in a run
+HEAD = """# Which settings a run takes
 
-*For engineers who write a spec that parties will run. At the end you know which levers a run among parties
-takes, and which can only be audited. You need a spec, and a mechanism that [parties run](protocol-run.md).*
+*For engineers of organisations that are about to run a mechanism together. At the end you know whether each
+setting of your spec can also be part of the real run. You need a spec, and a mechanism that [parties
+run](protocol-run.md).*
 
-A [lever](glossary.md#what-makes-a-run-safer) is a setting that trades gain for leak. The table names, for each
-lever, the mechanisms that take it. A run refuses a lever that can only be audited, and says why. Every other
-parameter of a mechanism stands in the protocol file, and is the same in an audit and in a run.
+**You need this page only before a run among parties.** An audit on your own machine takes more settings than a
+run does, because it has all documents in one place. If your spec has a setting that only an audit takes, the
+run refuses to start and says why. Look up your settings in the first column.
 
-Parties must make rows of numbers from their documents in the same way. They compare how by the hash
-`features.rows`, which `ksdp plan --columns` prints. This page is written by `tools/lever_table.py`, which tries
-each lever with each mechanism.
+The settings here are those that trade gain for leak, called [levers](glossary.md#what-makes-a-run-safer). [Keys
+of a spec](spec.md#corpuslevers) explains those of `[corpus]`, and [Mechanisms](mechanisms.md) lists the
+mechanisms. All other parameters of a mechanism are in the protocol file, and mean the same in an audit and in a
+run.
+
+- `opens` says what is published: the sums of every round, or the final output alone.
+- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, entries of the table that
+  are missing are not taken for zero. `start` says where the topics start. `beta` and `delta` are weights that
+  keep topics and documents small.
+- `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
+
+
+
+| setting | an audit takes it, and a run too | only an audit takes it |
+|---|---|---|
 """
 TAIL = """
-- `idf = "global"` counts the rows of the file that is read. In a run, and in the audit of a party, these are the
-  party's own.
+- `idf = "global"` counts in how many rows of the file a term occurs. In a run, and when one party audits for
+  itself, that file is the party's own.
 - With `solver = "limit"`, PD-SVD, `sigma-svd` and PD-PCA can be audited, or run with `opens = "final"`. A run
-  that releases every round takes `solver = "power"`.
-- `noisy` adds noise to another mechanism: in this table, to PD-SVD. Around another mechanism it takes what that
-  one takes.
+  that publishes every round needs `solver = "power"`.
+- `noisy` adds noise to another mechanism, which is PD-SVD in this table. Around another mechanism it accepts
+  whatever that mechanism accepts.
 - PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
+
+**Parties must turn documents into rows in the same way.** They check this before a run by comparing the hash
+`features.rows`, which `ksdp plan --columns` prints.
+
+`tools/lever_table.py` generates this page by trying each setting with each mechanism.
 """
 
 
 def page() -> str:
     """The page."""
     names = list(PROGRAMS)
-    lines = ["| lever | audited, and run as audited | audited alone |", "|---|---|---|"]
+    lines = []
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         _files(base)
@@ -88,7 +106,7 @@ def page() -> str:
         for words, changes in PARAMETERS.items():
             tried = [_tried(partial(_made, name, changes), partial(_playable, name, changes)) for name in names]
             lines.append(_row(words, tried))
-    return "\n".join([HEAD, *lines, TAIL])
+    return HEAD + "\n".join([*lines, TAIL])
 
 
 def _row(words: str, tried: list[str]) -> str:

@@ -159,7 +159,7 @@ def results() -> str:
     from ksdp.storage import store
 
     by_hand = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").partition(_FILES)[0].rstrip()
-    lines = [by_hand, "", _FILES, "", "Written from the code, as are the tables below.", ""]
+    lines = [by_hand, "", _FILES, "", "This list and the tables below are generated from the code.", ""]
     folders = (inspect.getdoc(store) or "").partition("::\n\n")[2].partition("\n\nEverything")[0]
     lines += ["```text", folders, "```", ""]
     for name, command in EXAMPLES.items():

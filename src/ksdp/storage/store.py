@@ -12,13 +12,14 @@
       audits/<id>/             spec.json, audit.json, report.html,
                                verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,
                                stages/: later looks, and the fresh runs, of each document its strongest statistic
-      reviews/                 log.jsonl: what people decided, chained; policy.json, head.json
+      reviews/                 log.jsonl: what people decided, each line with a hash of the one before;
+                               policy.json, head.json
       screens/                 <id>.json, <id>.html and <id>-left-out.parquet: a list's own audits
       appetites/               <audit>.json: what an audit is held to, written once
       clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told
       claims/                  <key>.json: what runs on a mechanism's worst case proved about its claim
       schedules/<name>/        what is audited again, its history, verdicts as they stand, drift
-      prefect/                 Prefect's own database: status, never the truth
+      prefect/                 Prefect's own database: the calendar of schedules, and the state of runs
 
 Everything is written under a temporary name, synced and renamed: a file is whole or absent. The blocks of runs,
 which are nearly all of its bytes, may be at a URL instead (`ksdp.storage.remote_audits`), under the same names.
