@@ -60,19 +60,20 @@ class VerdictRow:
     """Attacks that a clear document is proved against: the `statistics` tried, or `every attack`. A sensitive
     one has `absence` where its rarest feature gives it away: it was not measured, and p is 0."""
     log10_p: float
-    """Log10 of the p-value of "this document gives nothing away". It does not decide the verdict."""
+    """Log10 p of "it gives nothing away", times the number of statistics. It does not decide the verdict."""
     log10_adjusted_p: float
-    """`log10_p`, adjusted for all statistics and documents."""
+    """`log10_p`, corrected over documents, too; a leak is detected if 10 to this power is at most the level."""
     detected: bool
     """Whether any leak is proved, however small."""
     log10_p_above: float
-    """Log10 p of an advantage of at most the margin: small where it is above."""
+    """Log10 p of "its D is at most the margin": the smallest over statistics, times their number."""
     log10_adjusted_p_above: float
-    """`log10_p_above`, adjusted; the document is sensitive if 10 to this power is at most the level."""
+    """`log10_p_above`, corrected for documents and, doubled, for fresh runs, whose p counts where it is smaller.
+    The document is sensitive if 10 to this power is at most the level."""
     log10_p_below: float
-    """Log10 p of an advantage of at least the margin: small where it is below."""
+    """Log10 p of "its D is at least the margin": the largest over statistics; 0 where nobody may be clear."""
     log10_adjusted_p_below: float
-    """`log10_p_below`, adjusted for statistics and documents; clear if 10 to this power is at most the level."""
+    """`log10_p_below`, corrected over documents; clear if 10 to this power is at most the level."""
     statistic: str
     """The statistic with the strongest evidence."""
     distance: float
@@ -119,13 +120,13 @@ class StatisticTestRow:
     band_high: float
     """Upper end of the band."""
     log10_p: float
-    """log10 p of no leak: four fifths of the level for Kolmogorov-Smirnov, exact given ties; the rest: tails."""
+    """Log10 p of no leak: the smaller of Kolmogorov-Smirnov p / 0.8 (exact given ties) and p / 0.2 of tails."""
     log10_p_tail: float
-    """Log10 p of the test of the tails alone."""
+    """Log10 p of the test of the tails alone, not divided."""
     log10_p_above: float
-    """Log10 p of an advantage of at most the margin."""
+    """Log10 p of "its D is at most the margin" by this statistic alone, uncorrected."""
     log10_p_below: float
-    """Log10 p of an advantage of at least the margin."""
+    """Log10 p of "its D is at least the margin" by this statistic alone, uncorrected."""
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ class EffectMeasures:
     advantage_high: float
     """Upper end of the interval."""
     distance: float
-    """D of the fresh runs: at the threshold that is best there, so a little too large."""
+    """D of the fresh runs. Its threshold is the best one there, so it is a little too large."""
     band_low: float
     """Lower end of the band of the true D."""
     band_high: float
