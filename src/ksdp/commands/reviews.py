@@ -68,8 +68,8 @@ class EntryOptions:
         reason = sys.stdin.read() if self.reason == "-" else self.reason
         now = datetime.now(UTC)
         due = "" if self.days is None else (now.date() + timedelta(days=self.days)).isoformat()
-        more = {"saw": self.saw, "owner": self.owner, "due": due}
-        return record(store, audit, named, self.decision, reason, self.who, now, **more)
+        by = (self.decision, reason, self.who, now)
+        return record(store, audit, named, *by, saw=self.saw, owner=self.owner, due=due)
 
 
 @with_options

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.reviewing import NOTES as NOTES
 from ksdp.audit.reviewing import (
     WITHOUT_AUDIT,
     CorpusUnits,
