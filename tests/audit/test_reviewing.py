@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import InputError
 from ksdp.audit.reviewing import (
     LONGEST_REASON,
+    NOTES,
     Decision,
     Entry,
     Proposal,
     StaleDecision,
     State,
     Status,
+    assignment,
     check_proposal,
     fold,
     same_person,
@@ -76,8 +78,9 @@ def test_what_holds_after_these_entries(
     assert (found.confirmed is not None) == (four_eyes and found.decision in {"accept", "exclude"})
 
 
+DECISIONS = [decision for decision in Decision if decision not in NOTES]
 lines = st.lists(
-    st.tuples(st.sampled_from(list(Decision)), st.sampled_from(["Ana", "ana", "Ben"])).map(" ".join), max_size=8
+    st.tuples(st.sampled_from(DECISIONS), st.sampled_from(["Ana", "ana", "Ben"])).map(" ".join), max_size=8
 )
 
 
@@ -90,7 +93,7 @@ def test_nothing_enters_a_run_by_one_person_where_two_are_asked_for(taken: list[
         assert not same_person(found.decided.reviewer, found.confirmed.reviewer)
 
 
-@given(lines, st.integers(0, 9), st.sampled_from(list(Decision)))
+@given(lines, st.integers(0, 9), st.sampled_from(DECISIONS))
 def test_only_the_present_version_can_be_answered(taken: list[str], saw: int, decision: Decision) -> None:
     present = state(*taken)
     proposal = Proposal("a", "7", decision, "why", "Cem", saw)
@@ -105,6 +108,62 @@ def test_only_the_present_version_can_be_answered(taken: list[str], saw: int, de
             pytest.fail("it was not stale")
         except InputError:
             assert decision in {Decision.CONFIRM, Decision.WITHDRAW} or present.exclusion is not None
+
+
+everything = st.lists(
+    st.tuples(st.sampled_from(list(Decision)), st.sampled_from(["Ana", "Ben"]), st.sampled_from("ab")), max_size=12
+)
+
+
+@given(everything, st.booleans())
+def test_a_note_decides_nothing_and_is_no_second_person(
+    taken: list[tuple[Decision, str, str]], four_eyes: bool
+) -> None:
+    """Whoever writes them, and wherever they stand: what holds is what holds without them, to the last field."""
+    entries = [written(number, kind, who, audit) for number, (kind, who, audit) in enumerate(taken, 1)]
+    without = [entry for entry in entries if entry.decision not in NOTES]
+    assert fold(entries, "a", "7", four_eyes=four_eyes) == fold(without, "a", "7", four_eyes=four_eyes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "number"),
+    [
+        ("", None),
+        ("assign Ana a", 1),
+        ("assign Ana z", None),
+        ("assign Ana a|assign Ben b|comment Cem a", 2),
+        ("assign Ana a|accept Ben b", None),
+        ("assign Ana a|accept Ben z", 1),
+        ("assign Ana a|exclude Ben z", None),
+        ("assign Ana a|more-runs Ben a|withdraw Ben a", 1),
+        ("exclude Ben a|assign Ana a|confirm Ana b", None),
+        ("exclude Ben a|assign Ana a|confirm Ana z", 2),
+    ],
+)
+def test_an_assignment_stands_until_it_is_answered(lines: str, number: int | None) -> None:
+    """In the audits `a` and `b`, which ask the same; `z` asks something else."""
+    entries = [written(place, *line.split()) for place, line in enumerate(filter(None, lines.split("|")), start=1)]
+    found = assignment(entries, {"a", "b"})
+    assert (found.number if found else None) == number
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"owner": " "}, "`owner` must say something"),
+        ({"owner": "Ben\x1b"}, "`owner` must not hold control"),
+        ({"due": "20261231"}, "must be a day as in 2026-12-31; got '20261231'"),
+        ({"due": "soon"}, "must be a day"),
+        ({"decision": Decision.COMMENT, "reason": "why"}, "go with the decision `assign`"),
+        ({"decision": Decision.ACCEPT, "reason": "why", "owner": ""}, "go with the decision `assign`"),
+        ({"decision": Decision.COMMENT, "owner": "", "due": "", "reason": ""}, "`reason` must say"),
+    ],
+)
+def test_a_note_says_who_and_until_when(change: dict, message: str) -> None:
+    values = {"decision": Decision.ASSIGN, "reason": "", "owner": "Ben", "due": "2026-12-31"}
+    check_proposal(Proposal("a", "7", reviewer="Ana", **values), state(), four_eyes=True)
+    with pytest.raises(InputError, match=message):
+        check_proposal(Proposal("a", "7", reviewer="Ana", **values | change), state(), four_eyes=True)
 
 
 def test_a_newer_audit_supersedes_what_is_shown_still() -> None:

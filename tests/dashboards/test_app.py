@@ -265,6 +265,45 @@ def test_four_eyes_wait_for_another_person(own_store: Store) -> None:
     assert document_state(own_store, "svd-09", "mail-00007").confirmed is not None
 
 
+def test_an_owner_a_day_and_a_comment_are_notes_that_the_queue_shows_first(own_store: Store) -> None:
+    visit = client(own_store)
+
+    def listed(query: str = "") -> list[str]:
+        page = visit.get(f"/queue?audit=nmf-01{query}").text
+        return re.findall(r'name="document" value="([^"]*)"', page)
+
+    before = listed()
+    late, later = before[7], before[3]
+    for name, due in ((late, "2026-11-11"), (later, "2026-11-12")):
+        form = decision(document=name, decision="accept", reason="", note="assign", owner="Grace", due=due)
+        visit.post("/audits/nmf-01/decisions", data=form, headers=OURS)
+    assert listed() == [late, *(name for name in before if name != late)], "only one day is over"
+    assert listed("&sort=id&show=assigned") == [late, later]
+    page = visit.get("/queue?audit=nmf-01").text
+    assert '<span class="note late"><bdi>Grace</bdi>, due 11 Nov 2026 (overdue)</span>' in page
+    assert '<span class="note"><bdi>Grace</bdi>, due 12 Nov 2026</span>' in page
+    form = decision(document=late, decision="exclude", reason="consent is asked for", note="comment")
+    visit.post("/audits/nmf-01/decisions", data=form, headers=OURS)
+    page = visit.get(f"/audits/nmf-01/document?id={late}").text
+    assert "consent is asked for" in page
+    assert "Nothing is decided about this document" in page
+    assert "assign to <bdi>Grace</bdi>, due 11 Nov 2026" in visit.get("/log").text
+    refused = visit.post("/audits/nmf-01/decisions", data=form | {"reason": "", "owner": "kept"}, headers=OURS)
+    assert refused.status_code == 422
+
+
+def test_who_is_not_listed_may_comment_alone(own_store: Store) -> None:
+    write_policy(own_store, Policy(decide=("Grace",)))
+    visit, address = client(own_store), "/audits/svd-09/document?id=mail-00007"
+    for page in (visit.get(address).text, visit.get("/queue?audit=svd-09").text):
+        assert 'name="decision"' not in page
+        assert "made by <bdi>Grace</bdi>; you may comment" in page
+    refused = visit.post("/audits/svd-09/decisions", data=decision(back=address), headers=OURS)
+    assert (refused.status_code, "ask one of Grace" in refused.text) == (422, True)
+    assert visit.post("/audits/svd-09/decisions", data=decision(note="comment"), headers=OURS).status_code == 200
+    assert [entry.decision for entry in read_log(own_store)] == ["comment"]
+
+
 def test_a_text_is_logged_before_it_is_shown_and_never_by_reading(own_store: Store) -> None:
     seen: list[int] = []
 

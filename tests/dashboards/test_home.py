@@ -44,8 +44,8 @@ def clear_documents(store: Store) -> tuple[str, ...]:
     return tuple(sorted({*newest[newest.verdict == "clear"].document} - proved))
 
 
-def decide(store: Store, document: str, decision: Decision = Decision.EXCLUDE) -> None:
-    append(store, [Proposal("svd-09", document, decision, "because", "Ada", None)], NOW)
+def decide(store: Store, document: str, decision: Decision = Decision.EXCLUDE, audit: str = "svd-09") -> None:
+    append(store, [Proposal(audit, document, decision, "because", "Ada", None)], NOW)
 
 
 def test_audits_of_a_question_are_one_row_with_their_trend(own_store: Store) -> None:
@@ -102,6 +102,28 @@ def test_second_persons_and_schedules_are_waited_for(own_store: Store) -> None:
     append_run(own_store, "nightly-mail", last.model_copy(update=changes | {"appetite_missed": ("margin",)}))
     said = needs(read_home_page(own_store, NOW), "nightly")
     assert [one.startswith("act") for one in said] == [True, True]
+
+
+def test_what_is_overdue_needs_its_owner_until_it_is_decided(own_store: Store) -> None:
+    one_question(own_store)
+    rows = read_verdicts(own_store.audit("nmf-01")).to_pandas()
+    sensitive = rows[rows.verdict == "sensitive"].document.tolist()
+    for audit, name, owner, due in (
+        ("nmf-01", sensitive[0], "Ben", "2026-11-10"),
+        ("nmf-01", sensitive[1], "Cem", "2026-11-11"),
+        ("nmf-01", sensitive[2], "Dan", "2026-11-12"),
+        ("nmf-01", sensitive[3], "Eve", ""),
+        ("svd-09", clear_documents(own_store)[0], "Eve", "2026-11-01"),
+    ):
+        append(own_store, [Proposal(audit, name, Decision.ASSIGN, "", "Ada", None, owner, due)], NOW)
+    (late,) = (one for one in read_home_page(own_store, NOW).needs if one.event == "ksdp.finding.overdue")
+    assert (late.light, late.words) == ("act", "Overdue since 10 Nov 2026: 2 documents, of Ben, Cem.")
+    assert late.subject.startswith("ksdp.question.")
+    assert "show=assigned" in late.href
+    decide(own_store, sensitive[0], audit="nmf-01")
+    assert "Overdue since 11 Nov 2026: 1 document, of Cem." in str(read_home_page(own_store, NOW).needs)
+    decide(own_store, sensitive[1], Decision.ACCEPT, "nmf-01")
+    assert "Overdue" not in str(read_home_page(own_store, NOW).needs)
 
 
 def test_damage_and_a_review_that_is_due_are_named(own_store: Store) -> None:

@@ -18,14 +18,16 @@ counts no more.
 
 An exclusion is of the document, not of an audit: it holds for its corpus and id in every audit, before the first
 one too, until it is withdrawn. Nothing else may be decided before that.
+
+Comments and assignments (`NOTES`) stand in the same log and decide nothing: `fold` passes them over.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 from ksdp.audit.errors import InputError
@@ -73,11 +75,11 @@ class StaleDecision(InputError):
 LONGEST_REASON = 2000
 """Characters of a reason, at most."""
 LONGEST_NAME = 200
-"""Characters of a reviewer's name, at most."""
+"""Characters of a reviewer's or an owner's name, at most."""
 
 
 class Decision(StrEnum):
-    """A reviewer's decision about a document."""
+    """A reviewer's decision about a document, or a note (`NOTES`), which decides nothing."""
 
     EXCLUDE = "exclude"
     """It may not enter a protocol run."""
@@ -89,7 +91,13 @@ class Decision(StrEnum):
     """A second person agrees with what waits."""
     WITHDRAW = "withdraw"
     """A waiting decision is dropped; otherwise the one in force is taken back."""
+    ASSIGN = "assign"
+    """Somebody is to decide, perhaps until a day."""
+    COMMENT = "comment"
 
+
+NOTES = (Decision.ASSIGN, Decision.COMMENT)
+"""Entries that decide nothing, confirm nothing, and make no decision stale."""
 
 WITHOUT_AUDIT = (Decision.EXCLUDE, Decision.CONFIRM, Decision.WITHDRAW)
 """Decisions that may be made before there is an audit."""
@@ -132,7 +140,11 @@ class Entry:
     previous: str
     """Hash of the entry before; 64 zeros in the first."""
     hash: str
-    """SHA-256 over all of the above in canonical form, in hex."""
+    """SHA-256 over all the rest in canonical form, in hex."""
+    owner: str = ""
+    """Of `assign`: the person who is to decide."""
+    due: str = ""
+    """Of `assign`: the last day for it, as in 2026-12-31; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +184,8 @@ class Proposal:
     saw: int | None = None
     """The newest entry of the log, or of the document, when the reviewer looked; 0 where there was none. None:
     whatever holds at present. `confirm` must say it."""
+    owner: str = ""
+    due: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +210,8 @@ class State:
     """Decision that was in force in the audit before this one. It is shown and no longer counts."""
     proved_by: str | None = None
     """Another audit of the same question and content that proved it sensitive: no newer one makes it clear."""
+    assigned: Entry | None = None
+    """Assignment that nobody has answered (`assignment`)."""
 
     @property
     def exclusion(self) -> Entry | None:
@@ -238,7 +254,7 @@ def fold(
 ) -> State:
     """Fold a document's entries into its state."""
     newest = decided = confirmed = waiting = None
-    for entry in entries:
+    for entry in (one for one in entries if one.decision not in NOTES):
         excluded = is_exclusion(decided) or is_exclusion(waiting)
         about_exclusion = is_exclusion(entry) or (
             excluded and entry.decision in (Decision.CONFIRM, Decision.WITHDRAW)
@@ -285,6 +301,19 @@ def fold(
     )
 
 
+def assignment(entries: Iterable[Entry], audits: Collection[str]) -> Entry | None:
+    """The newest assignment in some audits; an exclusion, acceptance or confirmation after it has answered it."""
+    assigned = None
+    for entry in entries:
+        if entry.decision is Decision.ASSIGN and entry.audit in audits:
+            assigned = entry
+        elif is_exclusion(entry) or (
+            entry.audit in audits and entry.decision in (Decision.ACCEPT, Decision.CONFIRM)
+        ):
+            assigned = None
+    return assigned
+
+
 def _bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
     if not text.strip():
         raise InputError(f"`{name}` must say something.")
@@ -295,10 +324,24 @@ def _bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
         raise InputError(f"`{name}` must not hold control characters, or others that are not seen.")
 
 
+def _check_day(due: str) -> None:
+    try:
+        if due and date.fromisoformat(due).isoformat() != due:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"`due` must be a day as in 2026-12-31; got {due!r}.") from None
+
+
 def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None:
     """Refuse what may not follow the present state."""
-    _bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
+    if proposal.decision is not Decision.ASSIGN or proposal.reason.strip():
+        _bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
     _bounded("reviewer", proposal.reviewer, LONGEST_NAME, lines=False)
+    if proposal.decision is Decision.ASSIGN:
+        _bounded("owner", proposal.owner, LONGEST_NAME, lines=False)
+        _check_day(proposal.due)
+    elif proposal.owner or proposal.due:
+        raise InputError("an owner and a due date go with the decision `assign`, and with no other.")
     name, out = proposal.document, state.exclusion
     if state.superseded_by is not None:
         raise StaleDecision(

@@ -228,12 +228,15 @@ def dossier(
     from ksdp.dashboards.audits.report import printer
     from ksdp.storage.audits.history import read_summary
     from ksdp.storage.keys import fingerprint
+    from ksdp.storage.reviews.decisions import check_signer
 
     if (key is None) == bool(who.strip()):
         raise InputError("`--key` and `--who` go together: whose key it is, and who signs.")
     signer = None if key is None else signing_key(key)
     printed = None if pdf is None else printer()
     opened, audit = opened_audit(store, audit)
+    if signer is not None:
+        check_signer(opened, signer)
     summary = read_summary(opened.audit(audit))
     read = read_audit(opened, audit, None if spec is None else _declared(opened, spec, summary))
     record = read_dossier(opened, read, datetime.now(UTC))

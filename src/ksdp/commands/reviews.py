@@ -9,7 +9,7 @@ import shlex
 import socket
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +33,7 @@ class EntryOptions:
 
     documents: Annotated[list[str] | None, typer.Argument(help="Ids of documents.")] = None
     decision: Annotated[
-        str, typer.Option("--decision", help="exclude, accept, more-runs, confirm or withdraw.")
+        str, typer.Option("--decision", help="exclude, accept, more-runs, confirm, withdraw, assign or comment.")
     ] = ""
     reason: Annotated[
         str,
@@ -52,6 +52,10 @@ class EntryOptions:
     documents_from: Annotated[
         Path | None, typer.Option("--documents-from", help="A file of ids, one per line; `ps` does not show them.")
     ] = None
+    owner: Annotated[str, typer.Option("--to", help="With assign: the person who is to decide.")] = ""
+    days: Annotated[
+        int | None, typer.Option("--days", min=0, help="With assign: days from today until it is due.")
+    ] = None
     groups: Annotated[
         bool, typer.Option("--groups", help="With a spec: the ids are groups (`corpus.group`), one a person.")
     ] = False
@@ -62,7 +66,10 @@ class EntryOptions:
 
         named = [*(self.documents or []), *(_lines(self.documents_from) if self.documents_from else [])]
         reason = sys.stdin.read() if self.reason == "-" else self.reason
-        return record(store, audit, named, self.decision, reason, self.who, datetime.now(UTC), saw=self.saw)
+        now = datetime.now(UTC)
+        due = "" if self.days is None else (now.date() + timedelta(days=self.days)).isoformat()
+        by = (self.decision, reason, self.who, now)
+        return record(store, audit, named, *by, saw=self.saw, owner=self.owner, due=due)
 
 
 @with_options
@@ -77,7 +84,7 @@ def decide(
     entry: EntryOptions,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="Set how this store decides, and nothing else: one-person or four-eyes."),
+        typer.Option("--policy", help="Set how this store decides: one-person, four-eyes, or a file of roles."),
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -86,7 +93,11 @@ def decide(
     if policy is not None:
         if audit or entry.documents or entry.decision:
             raise InputError("`--policy` stands alone.")
-        _set_policy(store, policy)
+        from ksdp.storage.reviews.decisions import set_policy
+        from ksdp.storage.store import Store
+
+        told = set_policy(Store.open(store, create=False), policy).model_dump(mode="json")
+        typer.echo(f"policy {json.dumps(told)}; four_eyes judges the entries of the log from now on.", err=True)
         return
     if audit is None:
         raise InputError("an audit and at least one document must be named.")
@@ -122,16 +133,6 @@ def _lines(path: Path) -> list[str]:
     return [line for line in read_text(path, "utf-8").splitlines() if line.strip()]
 
 
-def _set_policy(store: Path, policy: str) -> None:
-    from ksdp.storage.reviews.decisions import Policy, write_policy
-    from ksdp.storage.store import Store
-
-    if policy not in {"four-eyes", "one-person"}:
-        raise InputError(f"`--policy` must be four-eyes or one-person; got {policy!r}.")
-    write_policy(Store.open(store, create=False), Policy(policy == "four-eyes"))
-    typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
-
-
 _NAMED = 20
 
 
@@ -156,10 +157,10 @@ def entry_line(entry: Entry) -> str:
     """An entry for people: one line, and nothing in it that is not seen."""
     from ksdp.audit.reviewing import visible
 
-    when = entry.at.isoformat(timespec="seconds")
+    when, to = entry.at.isoformat(timespec="seconds"), f" {entry.owner} {entry.due}".rstrip()
     return visible(
-        f"{entry.number:>6}  {when}  {entry.audit or '-'}  {entry.document}  {entry.decision}  {entry.reviewer}: "
-        f"{' '.join(entry.reason.split())}"
+        f"{entry.number:>6}  {when}  {entry.audit or '-'}  {entry.document}  {entry.decision}{to}  "
+        f"{entry.reviewer}: {' '.join(entry.reason.split())}"
     )
 
 

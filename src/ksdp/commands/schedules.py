@@ -148,10 +148,16 @@ def _code(run: Any, fail_on: Sequence[str] | None) -> int:
     )
 
 
-def serve(store: StoreOption = Path("ksdp-store"), metrics: MetricsOption = None) -> None:
+def serve(
+    store: StoreOption = Path("ksdp-store"),
+    metrics: MetricsOption = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Prefect block that reminders and news go to, such as webhook/NAME.")
+    ] = None,
+) -> None:
     """Run the schedules of a store until stopped (Ctrl-C); `PREFECT_API_URL` names a Prefect server to use."""
     from ksdp.flows.schedules.serve import serve as run_server
     from ksdp.terminal import plain
 
     with plain():
-        run_server(store, metrics=metrics)
+        run_server(store, metrics=metrics, to=to)

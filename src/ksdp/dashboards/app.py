@@ -54,9 +54,9 @@ def _query(address: str) -> dict[str, str]:
 def _again(context: PageContext, request: Request, form: Form, status: int, **more: Any) -> Response:
     """The page that the form came from, with what was typed and why it was refused."""
     audit, back = request.path_params["audit"], safe_path(form.one("back"), "/queue")
-    typed = {"reason": form.one("reason"), "decision": form.one("decision")}
+    typed = {name: form.one(name) for name in ("reason", "decision", "owner", "due")}
     if form.one("boxes") == "1":
-        page = read_queue_page(context.store, _query(back) | {"audit": audit})
+        page = read_queue_page(context.store, _query(back) | {"audit": audit}, context.actions.clock().date())
         more |= {"chosen": form.all("chosen")}
         return context.page(request, "page_queue", status, page=page, typed=typed, address=back, **more)
     shown = read_document_page(context.store, audit, _query(back) | {"id": form.one("document")})
@@ -163,6 +163,11 @@ def _more_runs(context: PageContext, request: Request) -> Response:
     return context.page(request, template, audit=audit, more=more, wanted=asks)
 
 
+def _queue(context: PageContext, request: Request) -> Response:
+    page = read_queue_page(context.store, request.query_params, context.actions.clock().date())
+    return context.page(request, "page_queue", page=page)
+
+
 def _icon(context: PageContext, request: Request) -> Response:
     return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
 
@@ -188,7 +193,7 @@ _PAGES: dict[str, Page] = {
         render_screen(context.store, require_screen(context.store, request.path_params["screen"]))
     ),
     "/compare": _listing("page_compare", read_compare_page),
-    "/queue": _listing("page_queue", read_queue_page),
+    "/queue": _queue,
     "/log": _listing("page_log", read_log_page),
     "/schedules": _listing("page_schedules", read_schedules_page),
     "/runs": _listing("page_runs", read_runs_page),

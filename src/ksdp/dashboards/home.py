@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -13,11 +13,11 @@ from markupsafe import Markup
 from ksdp.dashboards.addresses import link
 from ksdp.dashboards.audits.pages import kind_of, read_more_runs
 from ksdp.dashboards.audits.sentences import title
-from ksdp.dashboards.reviews import Pending, pending_of
+from ksdp.dashboards.reviews import Pending, overdue_of, pending_of
 from ksdp.dashboards.timeline import Mark, gaps, spark_svg
-from ksdp.dashboards.words import percent, plural
+from ksdp.dashboards.words import day, percent, plural
 from ksdp.storage.audits.history import Brief, Summary, read_history, read_summary
-from ksdp.storage.clearances import Clearance, stored_clearance, stored_clearances
+from ksdp.storage.clearances import Clearance, content_hash, stored_clearance, stored_clearances
 from ksdp.storage.reviews.decisions import audits_by_question, states
 from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.schedules.schedule_files import Schedule, read_failure, read_runs, read_schedules
@@ -39,6 +39,12 @@ class Need:
     about: str
     words: str
     href: str
+    event: str = ""
+    """Name of the event that reminds of it; empty where none does."""
+    subject: str = ""
+    """Resource that the event is about; it stays the same when the question is audited again."""
+    until: date = date.max
+    """Day that it is due."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,11 @@ class _Question:
     signed: Clearance | None
     unread: bool
     """Whether a clearance of the store is damaged, which may be of this question."""
+
+    @property
+    def about(self) -> str:
+        """Mechanism and file."""
+        return f"{title(self.pending.brief.mechanism)} on {self.pending.brief.corpus_path}"
 
 
 @dataclass(frozen=True)
@@ -92,8 +103,7 @@ def read_home_page(store: Store, now: datetime) -> HomePage:
         summary = read_summary(store.audit(newest.audit))
         signed = _newest_clearance(clearances.values(), {one.audit for one in audits})
         question = _Question(pending_of(store, newest), audits, summary, signed, bool(changed))
-        about = f"{title(newest.mechanism)} on {newest.corpus_path}"
-        mine = [Need(light, about, words, href) for light, words, href in _of_question(store, question, now)]
+        mine = list(_of_question(store, question, now))
         needs += mine
         rows.append(_row(question, mine))
     order = {"act": 0, "look": 1, "fine": 2}
@@ -148,59 +158,69 @@ def _newest_clearance(clearances: Iterable[Clearance | None], audits: set[str]) 
     return max(mine, key=lambda one: one.created, default=None)
 
 
-def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[tuple[Light, str, str]]:
+def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[Need]:
     """Say what a question needs, and where; a signed one that needs nothing comes last."""
     brief, counts, newest = question.pending.brief, question.pending.counts, question.audits[0]
-    queue = link("/queue", audit=brief.audit)
+    about, queue = question.about, link("/queue", audit=brief.audit)
     if not newest.valid:
         words = "Its newest audit is void: none of its verdicts may be used."
-        yield "act", words, f"/audits/{newest.audit}"
+        yield Need("act", about, words, f"/audits/{newest.audit}")
     if counts["waiting"]:
         words = f"A second person must confirm what was decided about {_documents(counts['waiting'])}."
-        yield "act", words, link("/queue", audit=brief.audit, show="waiting")
+        yield Need("act", about, words, link("/queue", audit=brief.audit, show="waiting"))
+    if late := overdue_of(store, brief.audit, now.date()):
+        owners = ", ".join(dict.fromkeys(one.owner for one in late))
+        words = f"Overdue since {day(late[0].due)}: {_documents(len(late))}, of {owners}."
+        where, until = link("/queue", audit=brief.audit, show="assigned"), date.fromisoformat(late[0].due)
+        yield Need("act", about, words, where, "ksdp.finding.overdue", f"ksdp.question.{brief.series}", until)
     more = read_more_runs(store, brief.audit)
     if more is not None and more.state in ("failed", "interrupted"):
-        yield "act", f"More runs {'failed' if more.state == 'failed' else 'were interrupted'}.", queue
+        yield Need("act", about, f"More runs {'failed' if more.state == 'failed' else 'were interrupted'}.", queue)
     elif counts["more-runs"] and not (more and more.under_way):
         words = f"More runs of {_documents(counts['more-runs'])} are wanted, and none are under way."
-        yield "act", words, link("/queue", audit=brief.audit, show="more-runs")
+        yield Need("act", about, words, link("/queue", audit=brief.audit, show="more-runs"))
     review = question.summary.spec.declared.review_date
     if review is not None and review - now.date() <= _SOON:
         past = review < now.date()
         words = f"The review {'was' if past else 'is'} due on {review:%-d %b %Y}."
-        yield "act" if past else "look", words, f"/audits/{brief.audit}"
+        event = ("ksdp.review.due", f"ksdp.question.{brief.series}", review)
+        yield Need("act" if past else "look", about, words, f"/audits/{brief.audit}", *event)
     yield from _of_clearance(store, question, now)
 
 
-def _of_clearance(store: Store, question: _Question, now: datetime) -> Iterator[tuple[Light, str, str]]:
+def _of_clearance(store: Store, question: _Question, now: datetime) -> Iterator[Need]:
     """Whether a signature stands and for how long; where none does, what waits for a decision."""
     brief, counts, signed = question.pending.brief, question.pending.counts, question.signed
-    here, queue = f"/audits/{brief.audit}", link("/queue", audit=brief.audit)
+    about, here, queue = question.about, f"/audits/{brief.audit}", link("/queue", audit=brief.audit)
     if signed is not None and brief.audit in signed.audits:
         end = f"{signed.expires:%-d %b %Y}"
         out = _fallen(store, brief.audit, signed)
         if out:
-            yield "act", f"Excluded or proved since it was signed: {_documents(out)}. Sign again.", queue
+            words = f"Excluded or proved since it was signed: {_documents(out)}. Sign again."
+            yield Need("act", about, words, queue)
         if signed.expires <= now:
-            yield "act", f"The clearance expired on {end}.", here
+            yield Need("act", about, f"The clearance expired on {end}.", here)
         elif signed.expires - now < _SOON:
-            yield "look", f"The clearance expires on {end}.", here
+            event = ("ksdp.clearance.expires", f"ksdp.clearance.{content_hash(signed)}", signed.expires.date())
+            yield Need("look", about, f"The clearance expires on {end}.", here, *event)
         elif not out:
-            yield "fine", f"{_documents(len(signed.documents))} may enter a run until {end}.", here
+            yield Need("fine", about, f"{_documents(len(signed.documents))} may enter a run until {end}.", here)
         return
     others = counts["open"] - counts["sensitive"]
     also = f" Undecided: {_documents(others)}."
     if counts["sensitive"]:
         words = f"Given away, and nobody has decided: {_documents(counts['sensitive'])}."
-        yield "act", words + (also if others else ""), queue
+        yield Need("act", about, words + (also if others else ""), queue)
     elif others:
-        yield "look", f"{also.strip()} Decide, or audit with more runs.", queue
+        yield Need("look", about, f"{also.strip()} Decide, or audit with more runs.", queue)
     if signed is not None:
-        yield "act", f"It was audited again since the clearance of {signed.created:%-d %b %Y}: sign again.", here
+        words = f"It was audited again since the clearance of {signed.created:%-d %b %Y}: sign again."
+        yield Need("act", about, words, here)
     elif question.unread:
-        yield "look", "A clearance of this store is damaged, and none that can be read is of this question.", here
+        words = "A clearance of this store is damaged, and none that can be read is of this question."
+        yield Need("look", about, words, here)
     elif not counts["open"]:
-        yield "look", "Everything is decided, and nothing is signed: “ksdp clear” signs.", queue
+        yield Need("look", about, "Everything is decided, and nothing is signed: “ksdp clear” signs.", queue)
 
 
 def _fallen(store: Store, audit: str, signed: Clearance) -> int:

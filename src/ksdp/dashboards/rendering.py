@@ -91,7 +91,7 @@ class PageContext:
             "store_name": "/".join(self.store.root.parts[-2:]),
             "address": path + (f"?{asked}" if asked else ""),
             "asked": request.query_params,
-            "typed": {"reason": "", "decision": ""},
+            "typed": dict.fromkeys(("reason", "decision", "owner", "due"), ""),
             "refused": None,
             "newer": None,
             "chosen": [],

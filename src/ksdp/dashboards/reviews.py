@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -96,7 +96,7 @@ def safe_path(text: str, default: str) -> str:
 def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> tuple[list[Entry], str]:
     """Record what a form decides about one document or several: (entries, what was begun, or nothing)."""
     try:
-        decision = Decision(form.one("decision"))
+        decision = Decision(form.one("note") or form.one("decision"))
     except ValueError as error:
         raise InputError("Choose what is decided.") from error
     documents, saw = form.all("document"), form.all("saw")
@@ -111,8 +111,9 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
     if not pairs:
         raise InputError("Choose at least one document.")
     reason = form.one("reason").replace("\r\n", "\n")
+    to = (form.one("owner"), form.one("due")) if decision is Decision.ASSIGN else ()
     proposals = [
-        Proposal(audit, document, decision, reason, reviewer, whole_number(str(version), "saw"))
+        Proposal(audit, document, decision, reason, reviewer, whole_number(str(version), "saw"), *to)
         for document, version in pairs.items()
     ]
     entries = append(store, proposals, actions.clock())
@@ -186,8 +187,8 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
     )
 
 
-SHOWN = ("open", "waiting", "more-runs", "decided")
-"""Filters of the list: nothing decided; a second person must confirm; more runs are wanted; decided."""
+SHOWN = ("open", "waiting", "more-runs", "decided", "assigned")
+"""Filters of the list: nothing decided; a second person is awaited; more runs are wanted; decided; owned."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,8 @@ class QueuePage(Paged):
     """The whole that the chosen audit is a part of; nobody signs a part by itself."""
     damaged: tuple[str, ...] = ()
     """A sentence for each audit that cannot be read."""
+    overdue: tuple[str, ...] = ()
+    """Documents whose owner's last day is over, which come first."""
 
     def at(self, page: int) -> dict[str, Any]:
         """Query of another page of the list."""
@@ -246,6 +249,8 @@ def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
     for document, state in states(store, audit).items():
         place = _place(state)
         places[place].append(document)
+        if place != "decided" and state.assigned:
+            places["assigned"].append(document)
         if place == "open" and state.proved_by:
             places["proved"].append(document)
     return {name: tuple(documents) for name, documents in places.items()}
@@ -253,6 +258,9 @@ def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
     """Open documents are those that nothing is decided about and that are not clear, here or in another audit."""
+    if shown == "assigned":
+        even = places["proved"] + places["waiting"] + places["more-runs"]
+        return replace(listing, only=places[shown], but=None if listing.verdict else "clear", even=even)
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
         but = None if listing.verdict else "clear"
@@ -269,7 +277,19 @@ def _counts(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
         return findings.page(_filter(places, "open", Listing(verdict)), limit=1).total
 
     counts = {name: len(places[name]) for name in SHOWN}
-    return counts | {"open": undecided(None), "sensitive": undecided("sensitive")}
+    assigned = findings.page(_filter(places, "assigned", Listing()), limit=1).total if counts["assigned"] else 0
+    return counts | {"open": undecided(None), "sensitive": undecided("sensitive"), "assigned": assigned}
+
+
+def overdue_of(store: Store, audit: str, today: date) -> list[Entry]:
+    """Assignments of documents of an audit whose last day is over, the longest overdue first."""
+    places = _places(store, audit, _stamp(store, audit), head(store), read_policy(store))
+    if not places["assigned"]:
+        return []
+    rows = Findings(store.audit(audit)).page(_filter(places, "assigned", Listing()), limit=_FIELDS).rows
+    given = [state.assigned for state in states(store, audit, [row.document for row in rows]).values()]
+    late = [one for one in given if one and "" < one.due < today.isoformat()]
+    return sorted(late, key=lambda one: (one.due, one.number))
 
 
 def pending_of(store: Store, entry: Brief) -> Pending:
@@ -281,7 +301,7 @@ def _stamp(store: Store, audit: str) -> int:
     return (store.audit(audit) / "audit.json").stat().st_mtime_ns
 
 
-def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
+def read_queue_page(store: Store, query: Mapping[str, str], today: date) -> QueuePage:
     """Read the page."""
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:
@@ -302,7 +322,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         return replace(empty, damaged=known.damaged)
     audit = chosen.brief.audit
     places = _places(store, audit, _stamp(store, audit), head(store), policy)
-    findings, asked = Findings(store.audit(audit)), _filter(places, shown, listing)
+    late = tuple(entry.document for entry in overdue_of(store, audit, today))
+    findings, asked = Findings(store.audit(audit)), replace(_filter(places, shown, listing), first=late)
     page_rows = findings.page(asked, offset=listing.offset, limit=PAGE_ROWS)
     more = read_more_runs(store, audit)
     idle = bool(places["more-runs"]) and not (more and more.under_way)
@@ -323,6 +344,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         wanted=idle and wanted(store, audit),
         part_of=_part_of(store, audit),
         damaged=known.damaged,
+        overdue=late,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from markupsafe import Markup, escape
 
@@ -36,6 +36,15 @@ def timestamp(at: datetime | str) -> str:
     """A time for people, in UTC."""
     when = datetime.fromisoformat(at) if isinstance(at, str) else at
     return f"{when.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
+
+
+def day(text: str) -> str:
+    """A day as people write it.
+
+    >>> day("2026-12-05")
+    '5 Dec 2026'
+    """
+    return f"{date.fromisoformat(text):%-d %b %Y}"
 
 
 def power_of_ten(exponent: float) -> Markup:

@@ -100,15 +100,17 @@ def decide(
     now: datetime,
     *,
     saw: int | None = None,
+    owner: str = "",
+    due: str = "",
 ) -> list[Entry]:
-    """Record one decision about documents of an audit, or of a corpus; all or none. The entries of the log."""
+    """Record one decision or note about documents of an audit, or of a corpus; all or none. The log's entries."""
     if decision not in set(Decision):
         raise InputError(f"`decision` must be one of {', '.join(Decision)}; got {decision!r}.")
     if not documents:
         raise InputError("`documents` must name at least one.")
     kind = Decision(decision)
     subject, named = (None, audit) if isinstance(audit, str) else (audit, "")
-    proposals = [Proposal(named, document, kind, reason, reviewer, saw) for document in documents]
+    proposals = [Proposal(named, document, kind, reason, reviewer, saw, owner, due) for document in documents]
     opened = Store.open(store, create=subject is not None)
     return append(opened, proposals, now, subject=subject)
 
@@ -299,7 +301,7 @@ def run_approval(
     opened: Opened, store: Path, signing: Signing, rules: ClearRules, patience: Patience, place: Place = ANYWHERE
 ) -> ScreenSummary:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`."""
-    signing.check()
+    signing.check(store)
     prepared = prepare(opened, store)
     root = Path(prepared.ref.store)
     with prefect_server(Store(root).prefect) as server:

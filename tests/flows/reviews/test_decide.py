@@ -20,7 +20,7 @@ from ksdp.flows.screening.clear import ClearRules, Signing, clear, verify, verif
 from ksdp.storage.audits.continuation import read_progress
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.findings import read_verdicts, verdict_ids
-from ksdp.storage.keys import load_private, load_public
+from ksdp.storage.keys import fingerprint, load_private, load_public
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.decisions import Policy, read_log, write_policy
 from ksdp.storage.store import Store
@@ -146,6 +146,12 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
     ):
         with pytest.raises(InputError, match=message):
             sign(audited, store, **arguments)
+    write_policy(Store(store), Policy(sign=("0000-1111",)))
+    with pytest.raises(InputError, match="may not sign in this store: take one of 0000-1111"):
+        sign(audited, store)
+    write_policy(Store(store), Policy(sign=(fingerprint(load_private(audited[0] / "ana.key")),)))
+    with pytest.raises(InputError, match="`who` must say"):
+        sign(audited, store, who=" ")
     with pytest.raises(InputError, match="`decision` must be one of exclude, accept"):
         decide(store, audit, ["1"], "burn", "why", "Ana", NOW)
     with pytest.raises(InputError, match="at least one"):

@@ -12,8 +12,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from ksdp.commands.schedules import _code
-from ksdp.flows.schedules.deployments import pool_of
-from ksdp.storage.schedules.schedule_files import ScheduledRun, read_schedule
+from ksdp.storage.schedules.schedule_files import ScheduledRun, pool_of, read_schedule
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)

@@ -11,17 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.blocks.notifications import SlackWebhook
+from prefect.blocks.system import Secret
+from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
-from prefect.events import Event
+from prefect.events import Automation, Event, emit_event
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from ksdp.flows.schedules.events import body, emit_expired, emit_run, events_of
+from ksdp.audit.errors import InputError
+from ksdp.dashboards.home import HomePage, Need
+from ksdp.flows.schedules.events import body, emit_expired, emit_run, events_of, keep_automation, remind
 from ksdp.storage.clearances import clearance_at
-from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, check_schedule
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, check_schedule, write_schedule
 from ksdp.storage.store import Store
 
 from ...clearances import NOW, signed_copy
+from .test_serve import until, webhook
 
 RUN = ScheduledRun(
     started=NOW, finished=NOW, outcome="audited", audit="0123456789ab", became_sensitive=2, verdict_changes=3
@@ -106,11 +112,87 @@ def test_a_clearance_expires_once_and_not_before(nightly: tuple[Store, Schedule]
     assert "secret" not in event.model_dump_json()
 
 
+@pytest.fixture
+def due(nightly: tuple[Store, Schedule], monkeypatch: pytest.MonkeyPatch) -> list[Need]:
+    """What the home page says is due; `tests/dashboards/test_home.py` has how it comes to that."""
+    needs: list[Need] = []
+    monkeypatch.setattr("ksdp.flows.schedules.events.read_home_page", lambda *_: HomePage(tuple(needs), ()))
+    write_schedule(nightly[0], nightly[1].model_copy(update={"link": "https://review.example/"}))
+    return needs
+
+
+def need(event: str, days: int, words: str = "words") -> Need:
+    until = NOW.date() + timedelta(days=days)
+    return Need("act", "PD-SVD on mail.csv", words, "/queue?audit=one", f"ksdp.{event}", "ksdp.question.7", until)
+
+
+def test_each_reminder_comes_once_a_day_also_from_a_serve_that_was_restarted(
+    nightly: tuple[Store, Schedule], due: list[Need], emitted: list[Event]
+) -> None:
+    due += [need("finding.overdue", -2), need("review.due", 20), Need("act", "no event", "", "")]
+
+    def days(*some: int) -> list[list[str]]:
+        told = []
+        for day in some:
+            emitted.clear()
+            for hours in (0, 1, 9):  # nothing but the file in the store remembers
+                remind(nightly[0], NOW.replace(hour=1) + timedelta(days=day, hours=hours))
+            told.append([one.event.removeprefix("ksdp.") for one in emitted])
+        return told
+
+    daily = ["finding.overdue"]
+    assert days(0, 1, 12) == [[*daily, "review.due"], daily, daily]
+    assert days(13, 14) == [[*daily, "review.due"]] * 2, "every day of the last week"
+    due[1] = need("review.due", 40)
+    assert days(14, 15, 16) == [[], [*daily, "review.due"], daily], "another day for the review is told once"
+    assert emitted[0].payload == {
+        "about": "PD-SVD on mail.csv",
+        "words": "words",
+        "until": f"{NOW.date() - timedelta(days=2)}",
+        "link": "https://review.example/queue?audit=one",
+    }
+    (nightly[0].root / "schedules" / "reminded.json").write_text("{")
+    assert days(16) == [[*daily, "review.due"]], "a damaged file costs a repetition"
+
+
+def test_a_real_automation_posts_a_reminder_to_a_webhook(
+    nightly: tuple[Store, Schedule], due: list[Need], server: dict[str, str]
+) -> None:
+    store, due[:] = nightly[0], [need("finding.overdue", -2, 'of "Ben"')]
+    key, address = server["PREFECT_API_AUTH_STRING"], server["PREFECT_API_URL"]
+
+    async def automations() -> list[Automation]:
+        async with get_client() as client:
+            return await client.read_automations_by_name(f"reminders of {store.root}")
+
+    with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: key}), webhook() as (url, posted):
+        assert asyncio.run(keep_automation(store, "webhook/privacy-desk")) is False
+        assert asyncio.run(automations()) == []
+        Secret(value="x").save("no-desk", overwrite=True)
+        with pytest.raises(InputError, match="secret sends nothing"):
+            asyncio.run(keep_automation(store, "secret/no-desk"))
+        Webhook(url=url).save("privacy-desk", overwrite=True)
+        for _ in range(2):
+            assert asyncio.run(keep_automation(store, "webhook/privacy-desk")) is True
+        (first,) = asyncio.run(automations())
+        emit_event("ksdp.finding.overdue", {"prefect.resource.id": "of another store", "ksdp.store": "other"})
+        remind(store, NOW)
+        until(lambda: posted, "the reminder")
+        SlackWebhook(url="https://hooks.slack.example/a/b").save("chat", overwrite=True)
+        assert asyncio.run(keep_automation(store, "slack-webhook/chat")) is True
+        (second,) = asyncio.run(automations())
+    assert first.id == second.id
+    assert [type(one).__name__ for one in (*first.actions, *second.actions)] == ["CallWebhook", "SendNotification"]
+    (message,) = posted
+    assert (message["event"], message["payload"]["words"]) == ("ksdp.finding.overdue", 'of "Ben"')
+
+
 def test_nothing_happens_where_no_server_is(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:
     digest = signed_copy(nightly[0])
     with temporary_settings({PREFECT_API_URL: None}):
         emit_run(*nightly, RUN)
         emit_expired(nightly[0], NOW + timedelta(days=90))
+        remind(nightly[0], NOW)
     assert emitted == []
     assert not clearance_at(nightly[0], digest).with_suffix(".expired").exists()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from ksdp.audit.errors import InputError, StoreError
-from ksdp.storage.reviews.decisions import read_log
+from ksdp.audit.errors import InputError, SpecError, StoreError
+from ksdp.storage.keys import make_identity
+from ksdp.storage.reviews.decisions import Policy, read_log, read_policy
 from ksdp.storage.reviews.log import log_file
 from ksdp.storage.store import Store
 
@@ -34,6 +36,30 @@ def test_reasons_and_ids_come_from_a_pipe_and_a_file(
         ("1", "it gives too much away"),
         ("3", "it gives too much away"),
     ]
+
+
+def test_a_finding_is_given_to_somebody_and_a_file_lists_who_decides(
+    store: Store, audited: Callable[..., str], tmp_path: Path
+) -> None:
+    audited("one", 5)
+    about = ("decide", "one", "2", "--who", "Ana", "--store", store.root)
+    due = (datetime.now(UTC).date() + timedelta(days=14)).isoformat()
+    assert f"  2  assign Ben {due}  Ana:" in run(*about, "--decision", "assign", "--to", "Ben", "--days", "14")
+    run(*about, "--decision", "comment", "--reason", "consent is asked for")
+    roles = tmp_path / "roles.toml"
+    roles.write_text('decide = ["Ben"]\nsign = ["0000-1111"]\n')
+    said = typed("decide", "--policy", roles, "--store", store.root).stderr
+    assert '"decide": ["Ben"]' in said
+    run("decide", "--policy", "four-eyes", "--store", store.root)
+    assert read_policy(store) == Policy(four_eyes=True, decide=("Ben",), sign=("0000-1111",))
+    with pytest.raises(InputError, match="ask one of Ben"):
+        run(*about, "--decision", "exclude", "--reason", "why")
+    roles.write_text('decides = ["Ben"]\n')
+    with pytest.raises(SpecError, match="decides"):
+        run("decide", "--policy", roles, "--store", store.root)
+    key = make_identity(tmp_path, "ana").private
+    with pytest.raises(InputError, match=r"may not sign in this store: take one of 0000-1111"):
+        run("dossier", "one", "--key", key, "--who", "Ana", "--store", store.root)
 
 
 def test_a_second_person_confirms_and_a_noted_hash_tells_of_a_cut(

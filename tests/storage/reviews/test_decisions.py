@@ -26,6 +26,7 @@ from ksdp.storage.reviews.decisions import (
     Policy,
     Subject,
     append,
+    document_log,
     document_state,
     exclusions,
     head,
@@ -110,6 +111,39 @@ def test_two_people_where_the_store_asks_for_two(store: Store, audited: Callable
     (store.root / "reviews" / "policy.json").write_text('{"four_eyes": 0}')
     with pytest.raises(StoreError, match=r"policy\.json"):
         say(store, "3", "accept")
+
+
+def test_who_is_listed_decides_and_others_comment(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    say(store, "1", "accept", "Cem")
+    write_policy(store, Policy(four_eyes=True, decide=("Ana", "Ben")))
+    for decision in ("exclude", "more-runs", "withdraw"):
+        with pytest.raises(InputError, match=r"'Cem' may comment .*, and not decide: ask one of Ana, Ben, or"):
+            say(store, "1", decision, "Cem")
+    number = say(store, "2", "accept", " ana")
+    with pytest.raises(InputError, match="may comment"):
+        say(store, "2", "confirm", "Cem", saw=number)
+    comment = say(store, "2", "comment", "Cem")
+    found = document_state(store, "one", "2")
+    assert (found.status, found.version) == ("waiting", number), "a comment makes nobody's decision stale"
+    assert [entry.number for entry in document_log(store, "one", "2")] == [comment, number]
+    say(store, "2", "confirm", "Ben", saw=number)
+    assert document_state(store, "one", "2").decision == "accept"
+
+
+def test_an_owner_stays_with_the_document_when_it_is_audited_again(
+    store: Store, audited: Callable[..., str]
+) -> None:
+    audited("one", 5)
+    to_ben = Proposal("one", "1", Decision.ASSIGN, "", "Ana", None, " Ben ", "2026-12-31")
+    append(store, [to_ben], NOW)
+    audited("two", 3, day=2, seed=9)
+    (entry,) = read_log(store)
+    assert (entry.owner, entry.due, entry.reason) == ("Ben", "2026-12-31", "")
+    assert states(store, "two")["1"].assigned == entry
+    say(store, "1", "accept", audit="two")
+    assert states(store, "two")["1"].assigned is None
+    assert check_chain(store.root).whole
 
 
 def test_a_newer_audit_of_the_same_question_makes_old_decisions_stale(

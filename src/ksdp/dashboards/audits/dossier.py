@@ -38,7 +38,7 @@ from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import AppetiteRecord
-from ksdp.storage.reviews.decisions import read_log, read_policy
+from ksdp.storage.reviews.decisions import NOTES, read_log, read_policy
 from ksdp.storage.store import ClearanceError, Store, write_whole
 
 VERSION = 1
@@ -432,7 +432,7 @@ def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, 
     rule = Fact("Rule", ("two persons decide" if policy.four_eyes else "one person decides",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
     entries = read_log(store, audit=audit)
-    for entry in entries:
+    for entry in (one for one in entries if one.decision not in NOTES):
         kinds.setdefault((entry.reviewer, entry.decision.value), []).append(entry.at)
     lines = [
         f"{who}: {decision}, {plural(len(when), 'document', 'documents')}, {timestamp(min(when))} to "

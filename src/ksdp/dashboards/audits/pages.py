@@ -31,7 +31,7 @@ from ksdp.storage.audits.documents import (
 from ksdp.storage.audits.history import Brief, read_history, read_summary, valid_audit
 from ksdp.storage.audits.queries import VERDICTS, Findings, Row
 from ksdp.storage.findings import EffectRow, StatisticSummary, StatisticTestRow, Summary
-from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy, states
+from ksdp.storage.reviews.decisions import Entry, Policy, State, document_log, document_state, read_policy, states
 from ksdp.storage.store import InputError, Store, StoreError
 
 
@@ -510,7 +510,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         no_alike=no_alike,
         state=state,
         policy=read_policy(store),
-        log=tuple(read_log(store, audit=audit, document=row.document, newest_first=True, limit=50)),
+        log=tuple(document_log(store, audit, row.document)[:50]),
         more=more,
         wanted=state.asks_for_runs and not (more and more.under_way),
         listing=replace(listing, page=1),

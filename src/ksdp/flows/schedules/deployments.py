@@ -25,9 +25,8 @@ from prefect.workers.process import ProcessWorker
 from pydantic import ValidationError
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.specs.content_keys import content_key
 from ksdp.flows.schedules.scheduled_run import FLOW, scheduled_audit
-from ksdp.storage.schedules.schedule_files import Schedule, hold
+from ksdp.storage.schedules.schedule_files import Schedule, hold, pool_of
 from ksdp.storage.store import Store
 
 
@@ -38,11 +37,6 @@ def calendar_of(cron: str, timezone: str) -> CronSchedule:
     except ValidationError as error:
         wrong = "; ".join(f"`{problem['loc'][0]}`: {problem['msg']}" for problem in error.errors())
         raise InputError(f"the schedule is refused: {wrong}.") from None
-
-
-def pool_of(store: Store) -> str:
-    """The work pool of a store: its runs need the machine that has it."""
-    return f"ksdp-{content_key({'store': str(store.root)})[:6]}"
 
 
 async def write_deployment(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
+from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
 from ksdp.flows.interruption import Clock, current, interrupts_stay_here, run_until_stopped, utc_now
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.prefect_server import Server, prefect_server, reached
@@ -129,8 +130,10 @@ class NewRuns:
 _TICK = 2.0
 
 
-def serve(store: Path, *, metrics: str | None = None, ready: Path | None = None) -> None:
-    """Run the schedules of a store until SIGTERM or SIGINT."""
+def serve(store: Path, *, metrics: str | None = None, to: str | None = None, ready: Path | None = None) -> None:
+    """Run the schedules of a store, and remind of what is due, until SIGTERM or SIGINT."""
+    if to is not None and not re.fullmatch("[a-z0-9-]+/[a-z0-9-]+", to):
+        raise InputError(f"`--to` must be the type and the name of a Prefect block, webhook/NAME; got {to!r}.")
     opened = Store.open(store)
     with contextlib.ExitStack() as stack:
         busy = f"`ksdp serve` is running already for {opened.root}."
@@ -143,7 +146,7 @@ def serve(store: Path, *, metrics: str | None = None, ready: Path | None = None)
         server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
         current().say(server.words(opened.prefect))
         server.wait()
-        _serve_until_stopped(opened, server, ready)
+        _serve_until_stopped(opened, server, to, ready)
 
 
 def add(store: Store, schedule: Schedule, cron: str, timezone: str, attempts: Mapping[str, object]) -> str:
@@ -172,32 +175,42 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
     return read_runs(opened, name)[-1]
 
 
-def _serve_until_stopped(store: Store, server: Server, ready: Path | None) -> None:
+def _serve_until_stopped(store: Store, server: Server, to: str | None, ready: Path | None) -> None:
     from ksdp.flows.schedules.scheduled_run import SERVED
 
     os.environ[SERVED] = str(os.getpid())
     try:
         with reached(server), interrupts_stay_here():
-            asyncio.run(_work(store, server, ready))
+            asyncio.run(_work(store, server, to, ready))
     finally:
         os.environ.pop(SERVED, None)
 
 
-async def _work(store: Store, server: Server, ready: Path | None) -> None:
+async def _work(store: Store, server: Server, to: str | None, ready: Path | None) -> None:
     from ksdp.flows.schedules.deployments import run_worker
-    from ksdp.flows.schedules.events import emit_expired
+    from ksdp.flows.schedules.events import emit_expired, keep_automation, remind
 
-    stopping, new = asyncio.Event(), NewRuns(store)
+    stopping, new, reminded = asyncio.Event(), NewRuns(store), -1
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopping.set)
     worker = asyncio.create_task(run_worker(store))
     if ready is not None:
         write_text(ready, server.url)
+    if absent := to is not None and not await keep_automation(store, to):
+        current().say(f"{to} is not there yet: make this block on Prefect's pages. Reminders wait for it.")
     try:
         while not stopping.is_set():
             for line in await asyncio.to_thread(new.lines):
                 current().say(line)
-            await asyncio.to_thread(emit_expired, store, utc_now())
+            absent = to is not None and absent and not await keep_automation(store, to)
+            if not absent:
+                await asyncio.to_thread(emit_expired, store, utc_now())
+            if not absent and reminded != utc_now().hour:
+                reminded = utc_now().hour
+                try:
+                    await asyncio.to_thread(remind, store, utc_now())
+                except KsdpError as error:
+                    current().say(f"what is due cannot be read: {error}")
             if worker.done():
                 raise KsdpError(
                     "Prefect's worker has stopped by itself; see its log above."

@@ -77,7 +77,7 @@ from ksdp.storage.keys import fingerprint
 from ksdp.storage.learning import learning_of
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, read_record
-from ksdp.storage.reviews.decisions import Entry, Snapshot, exclusions, newer_audits, snapshot
+from ksdp.storage.reviews.decisions import Entry, Snapshot, check_signer, exclusions, newer_audits, snapshot
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
 
@@ -95,8 +95,9 @@ class Signing:
     appetite: Appetite | None = None
     """Appetite that the deciding audit is held to; None: the one it was held to when it was made, if any."""
 
-    def check(self) -> None:
+    def check(self, store: Path) -> None:
         """Refuse now what would be refused after hours of work, or of waiting for people."""
+        check_signer(Store(store), self.private_key)
         if not self.who.strip():
             raise InputError("`who` must say who signs.")
         for name in ("now", "expires"):
@@ -306,7 +307,7 @@ def audit_and_clear(
     opened: Opened, store: Path, signing: Signing, rules: ClearRules = DEFAULT_RULES, place: Place = ANYWHERE
 ) -> ScreenSummary:
     """Audit by a spec, unless the store has that audit, and `clear` it."""
-    signing.check()
+    signing.check(store)
     with lent(opened.own):
         summary = run_audit(opened, store, place)
         if not summary.valid:
@@ -325,7 +326,7 @@ def clear(
     that are left out may have hidden the others. Where no list is left all of which holds, nothing is signed.
     """
     started = time.monotonic()
-    signing.check()
+    signing.check(store)
     opened = Store.open(store, create=False)
     decided = _decided(opened, read_ledger(opened).proposing(audit))
     chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)

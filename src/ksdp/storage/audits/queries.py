@@ -64,6 +64,8 @@ class Filter:
     """These documents in spite of it."""
     statistic: str | None = None
     """Their strongest one."""
+    first: tuple[str, ...] = ()
+    """These documents come before all others, whatever the order."""
 
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict not in VERDICTS:
@@ -141,16 +143,13 @@ class Findings:
     def page(self, chosen: Filter, *, offset: int = 0, limit: int = 25) -> Page:
         """Some documents, in order, and how many the filter lets through."""
         where, values = _where(chosen)
-        way = "desc" if chosen.descending else "asc"
-        order = ", ".join(f"{term} {way}" for term in (*SORTS[chosen.sort], "place"))
+        order = nearer = _order(chosen)
         total = self._run(f"select count(*) from read_parquet($verdicts) where {where}", **values)[0][0]
         if offset >= total:
             return Page((), total)
         limit, behind = min(limit, total - offset), max(total - offset - limit, 0)
-        nearer = order
         if behind < offset:  # a page near the end is found from there: what is passed over has to be sorted
-            other = "asc" if chosen.descending else "desc"
-            nearer = ", ".join(f"{term} {other}" for term in (*SORTS[chosen.sort], "place"))
+            nearer = _order(chosen, backwards=True)
         part = f"limit {int(limit)} offset {int(min(offset, behind))}"
         places = f"select place from {self._from} where {where} order by {nearer} {part}"
         rows = self._run(f"select {_ROW} from {self._from} where place in ({places}) order by {order}", **values)
@@ -296,9 +295,16 @@ def proved_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float
     return proved
 
 
+def _order(chosen: Filter, *, backwards: bool = False) -> str:
+    way = "desc" if chosen.descending != backwards else "asc"
+    terms = [f"{term} {way}" for term in (*SORTS[chosen.sort], "place")]
+    first = "document in (select unnest(cast($first as varchar[])))"
+    return ", ".join([f"{first} {'asc' if backwards else 'desc'}"] * bool(chosen.first) + terms)
+
+
 def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
     terms: list[str] = ["true"]
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"first": list(chosen.first)}
     if chosen.verdict is not None:
         terms.append("verdict = $verdict")
         values["verdict"] = chosen.verdict

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.reviewing import WITHOUT_AUDIT, CorpusUnits, check_proposal, fold, is_exclusion
+from ksdp.audit.reviewing import NOTES as NOTES
+from ksdp.audit.reviewing import (
+    WITHOUT_AUDIT,
+    CorpusUnits,
+    assignment,
+    check_proposal,
+    fold,
+    is_exclusion,
+    same_person,
+)
 from ksdp.audit.reviewing import Decision as Decision
 from ksdp.audit.reviewing import Entry as Entry
 from ksdp.audit.reviewing import Proposal as Proposal
@@ -19,22 +30,32 @@ from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import visible as visible
 from ksdp.audit.screening.clearance import list_attempt
+from ksdp.audit.specs.models import Section, validated
 from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_among
 from ksdp.storage.audits.ledger import AuditLedger, read_ledger
 from ksdp.storage.audits.queries import Findings, proved_sensitive
 from ksdp.storage.codec import read_object, write_checked_json
+from ksdp.storage.files import read_toml
+from ksdp.storage.keys import fingerprint
 from ksdp.storage.locks import shared_lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.log import LogHead, ReviewLog, add_lines, chained, locked, log_file, read_review_log
 from ksdp.storage.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How decisions are made in a store."""
+class Policy(Section, frozen=True):
+    """How decisions are made in a store, and by whom."""
 
     four_eyes: bool = False
     """A second person must confirm `exclude`, `accept` and `withdraw`."""
+    decide: tuple[str, ...] = ()
+    """Names of the people who may decide, confirm, withdraw and assign; none: everybody who reaches the store."""
+    sign: tuple[str, ...] = ()
+    """Fingerprints of the keys that may sign (`ksdp keys`); none: every key."""
+
+    def lets_decide(self, name: str) -> bool:
+        """Whether somebody may decide."""
+        return not self.decide or any(same_person(name, one) for one in self.decide)
 
 
 def read_policy(store: Store) -> Policy:
@@ -42,18 +63,34 @@ def read_policy(store: Store) -> Policy:
     file = store.root / "reviews" / "policy.json"
     if not file.exists():
         return Policy()
-
-    def parse(fields: dict[str, Any]) -> Policy:
-        if not all(isinstance(value, bool) for value in fields.values()):
-            raise ValueError("a value is neither true nor false")
-        return Policy(**fields)
-
-    return read_object(file, parse, "the reviews", "set the policy again")
+    return read_object(file, Policy.model_validate, "the reviews", "set the policy again, from its file")
 
 
 def write_policy(store: Store, policy: Policy) -> None:
     """Set the policy of a store. What is in the log is judged by it from now on."""
-    write_checked_json(store.root / "reviews" / "policy.json", asdict(policy))
+    write_checked_json(store.root / "reviews" / "policy.json", policy.model_dump(mode="json"))
+
+
+def set_policy(store: Store, given: str) -> Policy:
+    """Set the policy from a TOML file, or how many must decide alone; the policy of the store from now on."""
+    if Path(given).suffix == ".toml":
+        policy = validated(Policy, read_toml(Path(given), "the policy"), "policy")
+    elif given in ("four-eyes", "one-person"):
+        policy = read_policy(store).model_copy(update={"four_eyes": given == "four-eyes"})
+    else:
+        raise InputError(f"`--policy` must be four-eyes, one-person or a file, FILE.toml; got {given!r}.")
+    write_policy(store, policy)
+    return policy
+
+
+def check_signer(store: Store, key: Ed25519PrivateKey) -> None:
+    """Refuse a key that the store's policy does not list."""
+    listed, shown = read_policy(store).sign, fingerprint(key)
+    if listed and shown not in listed:
+        raise InputError(
+            f"the key {shown} may not sign in this store: take one of {', '.join(listed)}, or list it under "
+            "`sign` in the file of `ksdp decide --policy`."
+        )
 
 
 def audits_by_question(store: Store) -> list[tuple[Brief, list[Brief]]]:
@@ -131,6 +168,12 @@ def append(
         by_audit.setdefault(proposal.audit, []).append(proposal)
     units = {audit: _checked_units(store, audit, mine, subject) for audit, mine in by_audit.items()}
     policy = read_policy(store)
+    for name in (one.reviewer for one in proposals if one.decision is not Decision.COMMENT):
+        if not policy.lets_decide(name):
+            raise InputError(
+                f"{name!r} may comment in this store, and not decide: ask one of {', '.join(policy.decide)}, or "
+                "list the name under `decide` in the file of `ksdp decide --policy`."
+            )
     with locked(store.root) as path:
         log = read_review_log(path)
         _check_seen(log, proposals)
@@ -164,6 +207,8 @@ def append(
                             saw=state.version,
                             previous=newest.hash,
                             hash="",
+                            owner=proposal.owner.strip(),
+                            due=proposal.due,
                         )
                     )
                 )
@@ -267,6 +312,12 @@ def snapshot(store: Store, audit: str) -> Snapshot:
     return Snapshot(_states(store, log, audit, None, policy.four_eyes), policy, log.head)
 
 
+def document_log(store: Store, audit: str, document: str) -> list[Entry]:
+    """Entries about a document of an audit, in whichever audit of its corpus, newest first."""
+    units = units_of(read_summary(store.audit(audit)))
+    return _read(store).about(units, [document]).get(document, [])[::-1]
+
+
 def document_state(store: Store, audit: str, document: str) -> State:
     """State of one document of an audit."""
     return states(store, audit, [document])[document]
@@ -305,7 +356,8 @@ def _states(
         if state.exclusion is None and document in groups:
             status = Status.SUPERSEDED if state.superseded_by else Status.DECIDED
             state = replace(state, decided=groups[document], confirmed=None, status=status)
-        states_found[document] = replace(state, proved_by=proved.get(document))
+        assigned = assignment(entries, {audit, *older})
+        states_found[document] = replace(state, proved_by=proved.get(document), assigned=assigned)
     return states_found
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 from ksdp.audit.errors import InputError, NotFound, SpecError, StoreError
+from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import Section, Spec, validated
 from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.storage.codec import add_to_chain, read_chain, read_object, write_checked_json
@@ -66,6 +67,11 @@ def check_schedulable(spec: Spec) -> None:
 def schedule_folder(store: Store, name: str) -> Path:
     """Folder of a schedule."""
     return store.root / "schedules" / name
+
+
+def pool_of(store: Store) -> str:
+    """The work pool of a store: its runs need the machine that has it."""
+    return f"ksdp-{content_key({'store': str(store.root)})[:6]}"
 
 
 def serving_lock(store: Store) -> Path:
