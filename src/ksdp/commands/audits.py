@@ -185,15 +185,40 @@ def _tell_features(spec: Spec, base: Path, party: list[str] | None, columns: Pat
 @with_options
 def evaluate_statistics(
     *,
-    audit: AuditArgument,
+    audit: Annotated[
+        str,
+        typer.Argument(
+            help="A finished audit (`ksdp list`), the beginning of its id, or `latest`; with --against a release "
+            "(npy, npz or a table), or the column that has a score of each document.",
+            metavar="AUDIT|RELEASE",
+        ),
+    ],
     statistics: Annotated[
         str, typer.Option("--statistics", help="Comma-separated statistics: names, or module:object.")
-    ],
+    ] = "",
+    data: Annotated[
+        Path | None, typer.Option("--data", help="With --against: the documents that were in, one row each.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Documents that were held out of the one release.")
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure new statistics on stored releases. The mechanism is not run, and there is no verdict."""
+    """Measure new statistics on stored releases, or on one release. Nothing is run, and there is no verdict.
+
+    Of one release that exists already, it compares documents that were in with documents held out, and proves a
+    lower bound of epsilon, of all together. The exit code is 5 if the files differ for another reason.
+    """
+    if against is not None:
+        if data is None or statistics:
+            raise InputError("`--against` goes with `--data`, and without `--statistics`.")
+        from ksdp.flows.audits.released import release_of_files
+
+        finding = release_of_files(audit, data, against)
+        typer.echo(json.dumps(finding.as_json()) if as_json else repr(finding))
+        raise typer.Exit(5 if finding.bound is None else 0)
     from ksdp.dashboards.audits.result import audit_result
     from ksdp.flows.audits.run import run_test
     from ksdp.terminal import terminal
