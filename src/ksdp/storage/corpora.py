@@ -270,11 +270,12 @@ def read_edited(path: Path, source: RawCorpus, *, nonnegative: bool) -> EditedRo
     columns = replace(columns, na_values=spec.na_values, decimal=spec.decimal, thousands=spec.thousands)
     if source.file.kind == "text":
         matrix, _ = read_texts(spec, columns, source.terms)
-    elif source.file.kind == "table":
-        chosen, strict = chosen_columns(spec, source.file.columns), spec.model_copy(update={"missing": "refuse"})
+    elif source.file.kind == "table" or (source.file.kind != "ratings" and source.names is not None):
+        chosen = chosen_columns(spec, source.file.columns) if source.file.kind == "table" else source.names or ()
+        strict = spec.model_copy(update={"missing": "refuse"})
         matrix, _ = read_table(strict, columns, chosen, nonnegative=nonnegative or spec.weighting == "tf-idf")
     else:
-        raise Refused(path, f"versions are read of texts and tables; the corpus is read as {source.file.kind}.")
+        raise Refused(path, "versions are read of texts, tables, and counts with `corpus.vocabulary`.")
     ids = columns.labels(spec.id or "id", unique=True)
     place = {str(name): row for row, name in enumerate(source.labels.ids)}
     places = np.array([place.get(str(name), -1) for name in ids], dtype=np.int64)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import ksdp
 from ksdp.audit.errors import InputError
@@ -52,6 +53,9 @@ def test_every_format_of_a_release_gives_the_same_bound(
     assert [*tmp_path.iterdir()] == [], "nothing is stored that a clearance could rest on"
     members, held_out = pd.read_csv(folder / "in.csv"), pd.read_parquet(folder / "out.parquet")
     rows = [one[COLUMNS].to_numpy() for one in (members, held_out)]
+    for name, some in zip(("in", "out"), rows, strict=True):
+        sp.save_npz(folder / f"{name}.npz", sp.csr_array(some))
+    assert bound(folder, str(folder / "V.npy"), "in.npz", "out.npz")["bound"] == found[0]["bound"]
     assert ksdp.bound_release(np.load(folder / "V.npy"), *rows).as_json()["bound"] == found[0]["bound"]
 
 

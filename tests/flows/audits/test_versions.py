@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.specs.models import CorpusSpec, parse_spec
@@ -168,3 +169,20 @@ def test_numbers_are_standardised_by_what_the_corpus_holds(tmp_path: Path) -> No
     difference = changed.matrix.toarray() - corpus.matrix.toarray()
     np.testing.assert_allclose(difference[6], 1.0 / rows.std(axis=0))
     assert not np.delete(difference, 6, axis=0).any()
+
+
+def test_counts_are_read_by_their_vocabulary(tmp_path: Path) -> None:
+    counts = np.random.default_rng(0).poisson(1.0, (30, 4)) + np.eye(30, 4, dtype=np.int64)
+    sp.save_npz(tmp_path / "counts.npz", sp.csr_array(counts))
+    (tmp_path / "words.txt").write_text("calm\nharbour\nnets\nstorm\n", encoding="utf-8")
+    more = pd.DataFrame([[3, *counts[2]], [1, *counts[0] + 1]], columns=["id", "calm", "harbour", "nets", "storm"])
+    more.to_csv(tmp_path / "more.csv", index=False)
+    spec = CorpusSpec(path="counts.npz", vocabulary="words.txt", weighting="counts", rows="none")
+    corpus, changed, _ = load_edited(spec, tmp_path, tmp_path / "more.csv", nonnegative=True)
+    difference = changed.matrix.toarray() - corpus.matrix.toarray()
+    assert (difference[0] == 1).all()
+    assert not difference[1:].any()
+    with pytest.raises(InputError, match=r"counts with `corpus.vocabulary`"):
+        load_edited(
+            spec.model_copy(update={"vocabulary": None}), tmp_path, tmp_path / "more.csv", nonnegative=True
+        )

@@ -18,7 +18,7 @@ from ksdp.storage.corpora import MEMORY, RawCorpus, corpus_of, find_source, read
 from ksdp.storage.files import Refused, check_archive, extension
 from ksdp.storage.in_memory import corpus_in_memory
 from ksdp.storage.readers.columns import Columns, open_columns, read_matrix
-from ksdp.storage.readers.counts import is_sparse
+from ksdp.storage.readers.counts import is_sparse, read_counts
 
 _ID = "id"
 """Column that names documents, where a table has one."""
@@ -57,6 +57,8 @@ def release_in_memory(release: Any, members: Any, held_out: Any, delta: float = 
 def _documents(path: Path) -> tuple[Corpus, NDArray[np.str_]]:
     """The documents of a file, as they are, and their ids, if it has any."""
     file = find_source(CorpusSpec(path=str(path), weighting="counts"), Path())
+    if file.kind == "counts":
+        return corpus_in_memory(read_counts(path, weighed=True), file.spec), np.zeros(0, dtype=np.str_)
     ids = _labels(file.columns) if file.kind == "table" else np.zeros(0, dtype=np.str_)
     if len(ids):
         file = replace(file, spec=file.spec.model_copy(update={"id": _ID}))

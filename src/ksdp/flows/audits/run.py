@@ -210,8 +210,10 @@ class EditedVersions:
         return [
             *lines,
             f"of {every} documents {seen[0]} leak to somebody who knows the document, {seen[1]} to somebody who "
-            f"knows the version alone (p, adjusted for all documents, at most {self.level:g}). No verdict. By "
-            f"chance, half of all D under one statistic stay below {chance:.3f}.",
+            f"knows the version alone (p, adjusted for all documents, at most {self.level:g}). No verdict. Both "
+            "know every other document"
+            f"{f'; all {every} versions are known in place of their documents' if every > 1 else ''}. By chance, "
+            f"half of all D under one statistic stay below {chance:.3f}.",
         ]
 
 
