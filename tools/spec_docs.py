@@ -35,7 +35,7 @@ SECTIONS = (
 
 BY_PROGRAMS = {
     "design": ("kind", "looks", "without_runs", "sampling", "absent"),
-    "statistics": ("explored",),
+    "statistics": ("explored", "runs_of"),
     "decision": ("clear_level",),
     "store": ("values", "precision"),
 }

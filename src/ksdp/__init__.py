@@ -20,7 +20,7 @@ import ksdp.audit as _audit
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
-    from ksdp.api.calls import advise, audit, clear, compare, load, mechanism, plan
+    from ksdp.api.calls import advise, audit, bound_release, clear, compare, load, mechanism, plan
     from ksdp.api.results import Audit
     from ksdp.audit.errors import KsdpError
     from ksdp.audit.mechanisms.chance import noise
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "advise",
     "audit",
+    "bound_release",
     "clear",
     "compare",
     "load",
@@ -48,6 +49,7 @@ _WHERE = {
     "KsdpError": "ksdp.audit.errors",
     "Recorded": "ksdp.storage.in_memory",
     "advise": "ksdp.api.calls",
+    "bound_release": "ksdp.api.calls",
     "clear": "ksdp.api.calls",
     "compare": "ksdp.api.calls",
     "load": "ksdp.api.calls",

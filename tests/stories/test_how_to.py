@@ -190,6 +190,10 @@ def test_a_secret_draw_from_keys_to_a_finished_run(tmp_path: Path, data_folder: 
     type_page("noise-and-draw.md", tmp_path, Path(sys.executable).parent)
 
 
+def test_a_release_that_exists_and_edited_versions(tmp_path: Path) -> None:
+    type_page("attacks.md", tmp_path, Path(sys.executable).parent)
+
+
 def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""`ksdp.audit`, `ksdp.compare`, `ksdp.plan`, `ksdp.clear`, `ksdp.advise`, `ksdp.load`, `ksdp.mechanism`."""
+"""The calls of `ksdp`: `audit`, `plan`, `bound_release`, `clear`, `advise`, `compare`, `load`, `mechanism`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ksdp.audit.contract import Mechanism
+    from ksdp.audit.mechanisms.released import ReleaseFinding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -256,6 +257,46 @@ def clear(
     with following(None):
         done = audit_and_clear(wanted, Path(store), signing, ClearRules(rounds), HERE)
     return done.to_json()
+
+
+def bound_release(release: Any, members: Any, held_out: Any, *, delta: float = 0.0) -> ReleaseFinding:
+    """Compare documents that were in one release, which exists already, with documents that were held out.
+
+    Nothing is run. It proves a lower bound of epsilon (replace-one), with 95 % confidence, of all documents
+    together and of none by itself. The bound holds if chance alone decided who was in.
+
+    Parameters
+    ----------
+    release : array, mapping of names to arrays, or None
+        As published: vectors as rows (components, topics, centres); `V`, `T`, `mean`, `sigma` by their names.
+        None: `members` and `held_out` are scores of a model, one number a document.
+    members, held_out : 2-D array, sparse matrix or table; without a release 1-D arrays
+        One row a document, with the columns of the release; at least 40 documents each.
+    delta : float
+        At which epsilon is bounded.
+
+    Returns
+    -------
+    ReleaseFinding
+        `bound.epsilon_low`; `scores`, how each tells both apart; `controls`, which must show nothing. Where one
+        does, `bound` is None and `failed` says why.
+
+    Raises
+    ------
+    InputError
+        If both have a document in common, other columns than the release, or too few rows.
+
+    Examples
+    --------
+    >>> import numpy as np, ksdp
+    >>> X = np.random.default_rng(0).normal(size=(200, 50))
+    >>> V = np.linalg.svd(X[:100])[2][:20]  # published, made of the first hundred
+    >>> ksdp.bound_release(V, X[:100], X[100:]).bound.epsilon_low > 1
+    True
+    """
+    from ksdp.flows.audits.released import release_in_memory
+
+    return release_in_memory(release, members, held_out, delta)
 
 
 def compare(*audits: Audit) -> pd.DataFrame:

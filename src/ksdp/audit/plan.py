@@ -296,7 +296,7 @@ class Plan:
         code, planted = own_code(self.spec.mechanism.model_dump(mode="json"), [self.mechanism]), self.spec.planted
         return (
             {
-                "corpus": self.corpus.hash,
+                "corpus": self.spec.statistics.runs_of or self.corpus.hash,
                 "mechanism": self.mechanism.name,
                 "mechanism_version": self.mechanism.version,
                 "parameters": parameters_of(self.mechanism),

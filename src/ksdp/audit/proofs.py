@@ -162,6 +162,8 @@ def copies_bound(plan: Plan) -> Bound | None:
     design = plan.design
     if not isinstance(design, Shared | Literal) or plan.units.order is not None:
         return None
+    if plan.spec.statistics.runs_of is not None:  # what is alike here was not alike in the runs
+        return None
     if not traits_of(plan.mechanism).order_free:
         return None
     alike = plan.corpus.first_alike[design.pool]

@@ -110,6 +110,8 @@ def _fixed(plan: Plan) -> tuple[sp.csr_array, sp.csr_array]:
 
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
     """Run the mechanism once and round what it announces to the precision of observables."""
+    if plan.spec.statistics.runs_of is not None:
+        raise KsdpError("these are edited versions of documents, which no run holds: nothing can be run again.")
     database = database_of(plan, lane, run)
     if isinstance(plan.mechanism, RecordedRuns):
         seen = plan.mechanism.of_run(run)
@@ -301,7 +303,7 @@ def _parts(
 
 def try_own_code(plan: Plan) -> None:
     """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run."""
-    if not names_own_code(plan.spec):
+    if not names_own_code(plan.spec) or plan.spec.statistics.runs_of is not None:
         return
     with _trial(f"mechanism {plan.mechanism.name!r}", "run"):
         stored = run_observables(plan, 0, 0)

@@ -185,21 +185,56 @@ def _tell_features(spec: Spec, base: Path, party: list[str] | None, columns: Pat
 @with_options
 def evaluate_statistics(
     *,
-    audit: AuditArgument,
+    audit: Annotated[
+        str,
+        typer.Argument(
+            help="A finished audit (`ksdp list`), the beginning of its id, or `latest`. With --data the spec of "
+            "one; with --against a release (npy, npz or a table), or the column with a score of each document.",
+            metavar="AUDIT|SPEC|RELEASE",
+        ),
+    ],
     statistics: Annotated[
         str, typer.Option("--statistics", help="Comma-separated statistics: names, or module:object.")
-    ],
+    ] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Edited versions of documents, by id; with --against those that were in."),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Documents that were held out of the one release.")
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure new statistics on stored releases. The mechanism is not run, and there is no verdict."""
+    """Measure new statistics on stored releases, or on one release. Nothing is run, and there is no verdict.
+
+    Of one release that exists already, it compares documents that were in with documents held out, and proves a
+    lower bound of epsilon, of all together. The exit code is 5 if the files differ for another reason. Edited
+    versions are measured on the runs of the spec's audit, beside the documents.
+    """
+    if against is not None:
+        if data is None or statistics:
+            raise InputError("`--against` goes with `--data`, and without `--statistics`.")
+        from ksdp.flows.audits.released import release_of_files
+
+        finding = release_of_files(audit, data, against)
+        typer.echo(json.dumps(finding.as_json()) if as_json else repr(finding))
+        raise typer.Exit(5 if finding.bound is None else 0)
     from ksdp.dashboards.audits.result import audit_result
-    from ksdp.flows.audits.run import run_test
+    from ksdp.flows.audits.run import run_test, run_versions
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
     place = where.place()
+    if data is not None:
+        read, base = read_spec(Path(audit))
+        with terminal():
+            edited = run_versions(read, base, data, store, names, place)
+        typer.echo(json.dumps(edited.as_json()) if as_json else "\n".join(edited.lines()))
+        raise typer.Exit(0 if edited.themselves.valid and edited.versions.valid else 5)
+    if not names:
+        raise InputError("`--statistics` must name what is measured: `ksdp plan` and reports list statistics.")
     with terminal():
         summary = run_test(store, opened_audit(store, audit)[1], names, place)
     if not as_json:

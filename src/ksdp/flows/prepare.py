@@ -20,6 +20,7 @@ from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.statistic import own_statistics
 from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import read_ledger, record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.files import read_stored
@@ -98,7 +99,7 @@ def _percent_meant(spec: Spec, documents: int) -> str:
     )
 
 
-def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
+def _note_exploration(store: Store, plan: Plan, audit: str, after: str | None) -> None:
     """Remember which statistics were explored on which runs; refuse a verdict by them on the same runs."""
     place = store.root / "explored" / f"{content_key(plan.runs_identity)}.txt"
     before = set(read_stored(place).decode().splitlines()) if place.exists() else set()
@@ -106,6 +107,7 @@ def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
     always = {SIMULATED, *(statistic.name for statistic in own_statistics(plan.mechanism))}
     names = {statistic.name.partition("#")[0] for statistic in plan.statistics}
     names -= always - set(plan.spec.statistics.names)
+    names -= set() if after is None else set(read_summary(store.audit(after)).statistics)
     if plan.spec.statistics.explored:
         place.parent.mkdir(exist_ok=True)
         write_text(place, "".join(f"{name}\n" for name in sorted(before | names)))
@@ -131,7 +133,7 @@ def prepare_stored(
     opened = Store.open(store)
     code = code_of(plan)
     audit = audit_id(plan, code)
-    _note_exploration(opened, plan, audit)
+    _note_exploration(opened, plan, audit, after)
     asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else read_ledger(opened).attempt(after)

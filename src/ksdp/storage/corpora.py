@@ -174,8 +174,11 @@ def load_drawn(
     return weighed_corpus(source, nonnegative=nonnegative), weighed_corpus(part, nonnegative=nonnegative)
 
 
-def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
-    """The corpus of the rows that were read: weighed, those without features kept out."""
+def weighed_corpus(source: RawCorpus, *, nonnegative: bool, edited: EditedRows | None = None) -> Corpus:
+    """The corpus of the rows that were read: weighed, those without features kept out.
+
+    Where some are `edited`, the edited versions stand in the place of these, weighed by what the corpus holds.
+    """
     file, raw, labels = source.file, source.matrix, source.labels
     if nonnegative:
         require_nonnegative(raw)
@@ -185,9 +188,18 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
             "`corpus.levers` with `basis` or `units` gives negative entries, which this mechanism refuses: take "
             "the lever away, or another mechanism."
         )
-    chosen = narrowed(raw, levers)
-    weighted = weighed(chosen, labels.party, file.weighting, file.spec.idf, file.rows, levers.idf)
+    counted, party = raw.shape[0], labels.party
+    if edited is not None:
+        raw = canonical(sp.csr_array(sp.vstack([raw, edited.matrix])), keep_zeros=True)
+        party = None if party is None else np.concatenate([party, party[edited.places]])
+    weighted = weighed(narrowed(raw, levers), party, file.weighting, file.spec.idf, file.rows, levers.idf, counted)
     matrix = finished(weighted, levers)
+    if edited is not None:
+        if (empty := np.flatnonzero(np.diff(matrix.indptr[counted:]) == 0)).size:
+            raise Refused(edited.path, "nothing of it is left as the corpus is read.", row=int(empty[0]) + 1)
+        order = np.arange(counted)
+        order[edited.places] = counted + np.arange(len(edited.places))
+        matrix = sp.csr_array(matrix[order])
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
         no_word = " No line of `corpus.vocabulary` is a word: 3 to 20 letters in lower case."
@@ -197,6 +209,20 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     documents = labels.take(kept)
     left_out = (*source.dropped, *labels.ids[absent].tolist())
     return Corpus(matrix[kept], documents.ids, documents.party, documents.group, left_out, source.taken)
+
+
+def load_edited(
+    spec: CorpusSpec, base: Path, path: Path, *, nonnegative: bool
+) -> tuple[Corpus, Corpus, tuple[str, ...]]:
+    """As `load_corpus`; the same with edited versions in the place of some documents; and the ids of these."""
+    source = read_source(find_source(spec, base), nonnegative=nonnegative)
+    edited = read_edited(path, source, nonnegative=nonnegative)
+    corpus = weighed_corpus(source, nonnegative=nonnegative)
+    if absent := sorted({*edited.ids} & {*corpus.left_out}):
+        raise Refused(
+            path, f"{absent[0]!r} is left out of the corpus, as nothing of it is left or a number missing."
+        )
+    return corpus, weighed_corpus(source, nonnegative=nonnegative, edited=edited), edited.ids
 
 
 def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
@@ -228,6 +254,40 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
 
 
 @dataclass(frozen=True, eq=False)
+class EditedRows:
+    """Edited versions of some documents, before they are weighed."""
+
+    path: Path
+    matrix: sp.csr_array
+    places: NDArray[np.int64]
+    """Rows of the documents in the corpus's file."""
+    ids: tuple[str, ...]
+
+
+def read_edited(path: Path, source: RawCorpus, *, nonnegative: bool) -> EditedRows:
+    """Read edited versions: a column that names the document of each, and the columns of the corpus."""
+    spec, columns = source.file.spec, open_columns(path, source.file.spec.encoding)
+    columns = replace(columns, na_values=spec.na_values, decimal=spec.decimal, thousands=spec.thousands)
+    if source.file.kind == "text":
+        matrix, _ = read_texts(spec, columns, source.terms)
+    elif source.file.kind == "table" or (source.file.kind != "ratings" and source.names is not None):
+        chosen = chosen_columns(spec, source.file.columns) if source.file.kind == "table" else source.names or ()
+        strict = spec.model_copy(update={"missing": "refuse"})
+        matrix, _ = read_table(strict, columns, chosen, nonnegative=nonnegative or spec.weighting == "tf-idf")
+    else:
+        raise Refused(path, "versions are read of texts, tables, and counts with `corpus.vocabulary`.")
+    ids = columns.labels(spec.id or "id", unique=True)
+    place = {str(name): row for row, name in enumerate(source.labels.ids)}
+    places = np.array([place.get(str(name), -1) for name in ids], dtype=np.int64)
+    if (unknown := np.flatnonzero(places < 0)).size:
+        row = int(unknown[0])
+        raise Refused(
+            path, f"{str(ids[row])!r} is no document of the corpus.", row=row + 1, column=spec.id or "id"
+        )
+    return EditedRows(path, canonical(matrix, keep_zeros=True), places, tuple(ids.tolist()))
+
+
+@dataclass(frozen=True, eq=False)
 class RawCorpus:
     """The rows of a file, before they are weighed."""
 
@@ -239,6 +299,8 @@ class RawCorpus:
     """Names of the columns before any lever, if the spec has them."""
     taken: tuple[str, ...] = ()
     """The same of a table whose spec does not."""
+    terms: tuple[str, ...] = ()
+    """Words that the columns of texts count."""
     dropped: tuple[str, ...] = ()
     """Rows of a table that are left out, as a number is missing."""
 
@@ -302,7 +364,8 @@ def _ratings(file: SourceFile, nonnegative: bool) -> RawCorpus:
 def _text(file: SourceFile, nonnegative: bool) -> RawCorpus:
     columns, names = file.columns, column_names(file.spec)
     labels = read_labels(file.spec, columns, len(columns))
-    return RawCorpus.of(file, read_texts(file.spec, columns, names), labels, names)
+    matrix, terms = read_texts(file.spec, columns, names)
+    return replace(RawCorpus.of(file, matrix, labels, names), terms=terms)
 
 
 def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:

@@ -131,6 +131,8 @@ def folders_of(ref: AuditRef) -> Folders:
     key = content_key(plan.runs_identity)
     # Values are of these documents, in this order, under these statistics of these observables.
     read: dict[str, object] = {"every": plan.reading.every}
+    if plan.spec.statistics.runs_of is not None:  # of other documents than those of the runs
+        read["corpus"] = plan.corpus.hash
     if plan.reading.early:
         read["early"] = plan.reading.early
     if code := own_code(plan.spec.statistics.names, plan.statistics):

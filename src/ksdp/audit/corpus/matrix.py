@@ -125,6 +125,7 @@ def tf_idf(
     party: NDArray[np.str_] | None = None,
     idf: Idf = "global",
     public: NDArray[np.float64] | None = None,
+    counted: int | None = None,
 ) -> sp.csr_array:
     r"""Weigh every count by the inverse document frequency of its term.
 
@@ -133,6 +134,9 @@ def tf_idf(
     with `n` documents, `df_t` of which hold the term. A term that every document holds weighs nothing, and its
     entries are dropped. With `idf = "party"`, `n` and `df` count the documents of the party that holds `d`: the
     local IDF of PD-ML-Lite (arXiv 1901.07986), where a global one would be one more thing to announce.
+
+    Where only the first `counted` documents are counted, a term of the others that none of these holds weighs
+    nothing.
     """
     weighted = counts.copy()
     weighted.eliminate_zeros()
@@ -151,10 +155,13 @@ def tf_idf(
     else:
         member = np.unique(party, return_inverse=True)[1].astype(np.int64)
     holder = np.repeat(member, np.diff(weighted.indptr))
-    terms, place, frequency = np.unique(
-        holder * features + weighted.indices, return_inverse=True, return_counts=True
+    terms, place = np.unique(holder * features + weighted.indices, return_inverse=True)
+    first = rows if counted is None else counted
+    frequency = np.bincount(place[: weighted.indptr[first]], minlength=len(terms))
+    documents = np.bincount(member[:first], minlength=member.max(initial=0) + 1)[terms // features]
+    ratios, which = np.unique(
+        np.divide(documents, frequency, out=np.ones(len(terms)), where=frequency > 0), return_inverse=True
     )
-    ratios, which = np.unique(np.bincount(member)[terms // features] / frequency, return_inverse=True)
     # The C library's logarithm: NumPy's differs in the last bit from processor to processor, and the corpus
     # hash would with it.
     logarithms = np.array([math.log(ratio) for ratio in ratios])
@@ -181,11 +188,11 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((data, columns, pointers.astype(matrix.indptr.dtype)), shape=matrix.shape)
 
 
-def standardised(matrix: sp.csr_array) -> sp.csr_array:
+def standardised(matrix: sp.csr_array, counted: int | None = None) -> sp.csr_array:
     """Every column less its mean, in units of its standard deviation; a column that is constant becomes 0."""
     dense = matrix.toarray()
-    dense = dense - dense.mean(axis=0)
-    spread = dense.std(axis=0)
+    dense = dense - dense[:counted].mean(axis=0)
+    spread = dense[:counted].std(axis=0)
     return canonical(sp.csr_array(np.divide(dense, spread, out=np.zeros_like(dense), where=spread > 1e-12)))
 
 
@@ -196,12 +203,13 @@ def weighed(
     idf: Idf,
     rows: str,
     public: NDArray[np.float64] | None = None,
+    counted: int | None = None,
 ) -> sp.csr_array:
-    """Weigh the entries and normalise the rows."""
+    """Weigh the entries and normalise the rows, by what the first `counted` rows (by default all) hold."""
     if weighting == "tf-idf":
-        matrix = tf_idf(matrix, party, idf, public)
+        matrix = tf_idf(matrix, party, idf, public, counted)
     elif weighting == "standardised":
-        matrix = standardised(matrix)
+        matrix = standardised(matrix, counted)
     return unit_rows(matrix) if rows == "l2" else matrix
 
 

@@ -463,6 +463,8 @@ class StatisticsSpec(Section, frozen=True):
     """Part of the releases that they may read: everything, or the mechanism's final output alone."""
     explored: bool = False
     """Whether they were named after the runs had been seen (`ksdp test`): then the audit has no verdict."""
+    runs_of: str | None = None
+    """Hash of the corpus whose runs are read, where documents are edited versions of those (`ksdp test`)."""
 
 
 class CertificateSpec(Section, frozen=True):

@@ -192,6 +192,11 @@ def _allowed(free: int, fpr: float, level: float) -> tuple[int, float]:
     return rank, float(bounds[rank - 1]) if rank else 1.0
 
 
+def fewest_without(fpr: float, level: float) -> int:
+    """Values of the without arm from which on `tpr_at_fpr` bounds this false positive rate."""
+    return math.ceil(math.log(level / 4) / math.log1p(-fpr))
+
+
 def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
     return float(np.log(max(((top - delta) / bottom).max(), 1.0)))
 

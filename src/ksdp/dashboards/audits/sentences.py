@@ -432,6 +432,11 @@ def explored(summary: Summary) -> str:
         return "Leaks were planted in what runs announced, to see whether they are found: no verdict may be used."
     if not summary.spec.statistics.explored:
         return ""
+    if summary.spec.statistics.runs_of is not None:
+        return (
+            "Edited versions: the runs held the documents themselves, and D is what somebody learns of these who "
+            "knows the versions alone. Nothing is decided."
+        )
     return (
         "Explored: these statistics were named after the runs had been seen, so that nothing is decided. A "
         "verdict takes fresh runs: audit with these statistics.names and another seed."

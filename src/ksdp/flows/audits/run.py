@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.errors import KsdpError, StoreError
+from ksdp.audit.contract import traits_of
+from ksdp.audit.corpus.groups import unit_names
+from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
-from ksdp.audit.registry import lent
+from ksdp.audit.registry import lent, mechanism_of
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.looks import AGAIN, DRAWN
 from ksdp.flows.audits.audit import run_stages
@@ -25,14 +28,15 @@ from ksdp.flows.audits.place import ANYWHERE, HERE, Place, chosen_place
 from ksdp.flows.audits.steps import Tally
 from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
-from ksdp.flows.prepare import Prepared, prepare, prepare_stored
+from ksdp.flows.prepare import Prepared, audit_id, prepare, prepare_stored
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.stages import stage_names
-from ksdp.storage.findings import findings_whole, report_whole
+from ksdp.storage.corpora import load_edited
+from ksdp.storage.findings import findings_whole, read_verdicts, report_whole
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
-from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.audit_ref import AuditRef, code_of
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers, started_ahead
 from ksdp.tasks.local_workers import LocalWorkers, local_workers
@@ -180,8 +184,87 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
             ]
 
 
+@dataclass(frozen=True, eq=False)
+class EditedVersions:
+    """What runs tell of documents, and of edited versions to whoever knows these alone."""
+
+    themselves: Summary
+    versions: Summary
+    rows: list[dict[str, Any]]
+    """One a document: D and p-values of both, under the strongest statistic of each."""
+    level: float
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        audits = {"audit": self.versions.audit, "documents_audit": self.themselves.audit}
+        return audits | {"level": self.level, "scope": "no verdict", "rows": self.rows}
+
+    def lines(self) -> list[str]:
+        """For people."""
+        chance, every = self.versions.chance.median_D, len(self.rows)
+        lines = [f"{'document':24} {'D, itself':>10} {'p':>9}  {'D, version':>10} {'p':>9}"]
+        for row in self.rows:
+            told = "".join(f" {row[f'D_{of}']:>10.3f} {row[f'p_{of}']:>9.2g} " for of in ("itself", "version"))
+            lines.append(f"{visible(row['document']):24}{told}")
+        seen = [sum(row[f"adjusted_p_{of}"] <= self.level for row in self.rows) for of in ("itself", "version")]
+        return [
+            *lines,
+            f"of {every} documents {seen[0]} leak to somebody who knows the document, {seen[1]} to somebody who "
+            f"knows the version alone (p, adjusted for all documents, at most {self.level:g}). No verdict. Both "
+            "know every other document"
+            f"{f'; all {every} versions are known in place of their documents' if every > 1 else ''}. By chance, "
+            f"half of all D under one statistic stay below {chance:.3f}.",
+        ]
+
+
+def run_versions(
+    spec: Spec, base: Path, edited: Path, store: Path, statistics: tuple[str, ...] = (), place: Place = ANYWHERE
+) -> EditedVersions:
+    """Measure edited versions of documents on the stored runs of a finished audit, beside the documents."""
+    nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
+    corpus, changed, ids = load_edited(spec.corpus, base, edited, nonnegative=nonnegative)
+    plan = make_plan(Opened.of(spec, corpus))
+    opened, audit = Store.open(store, create=False), audit_id(plan, code_of(plan))
+    if not (folder := opened.audit(audit)).joinpath("audit.json").is_file():
+        raise InputError(f"{store} holds no finished audit of this spec and corpus: `ksdp audit` makes it.")
+    summary, design = read_summary(folder), plan.spec.design
+    tables = plan.spec.tables()
+    if statistics:
+        tables["statistics"] |= {"families": [], "names": list(statistics)}
+    tables["statistics"]["explored"], tables["certificate"] = True, None
+    if summary.looks[-1].tested:  # all runs are there: both are measured in all of them
+        tables["design"]["looks"] = "end"
+    unit_of = dict(zip(corpus.ids.tolist(), unit_names(corpus, design.unit).tolist(), strict=True))
+    units = list(dict.fromkeys(unit_of[name] for name in ids))
+    if design.kind == "shared" and design.pool is None and not isinstance(design.documents, int):
+        tables["design"]["documents"] = units
+    measured: list[Summary] = []
+    for one, runs_of in ((corpus, None), (changed, corpus.hash)):
+        tables["statistics"]["runs_of"] = runs_of
+        made = make_plan(Opened.of(Spec.model_validate(tables), one))
+        prepared = prepare_stored(made, opened.root, may_sample=False, after=audit)
+        measured.append(run_prepared([prepared], place)[0])
+    found = [_by_document(opened, one) for one in measured]
+    rows = [
+        {"document": name}
+        | {f"{key}_itself": value for key, value in found[0][name].items()}
+        | {f"{key}_version": value for key, value in found[1][name].items()}
+        for name in units
+    ]
+    return EditedVersions(measured[0], measured[1], rows, spec.decision.level)
+
+
+def _by_document(store: Store, summary: Summary) -> dict[str, dict[str, Any]]:
+    names = {"D": "distance", "statistic": "statistic", "n_with": "n_with", "n_without": "n_without"}
+    return {
+        row["document"]: {key: row[name] for key, name in names.items()}
+        | {"p": 10 ** row["log10_p"], "adjusted_p": 10 ** row["log10_adjusted_p"]}
+        for row in read_verdicts(store.audit(summary.audit)).to_pylist()
+    }
+
+
 def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
-    """Measure other statistics on the cached observables of an audit; no mechanism is run."""
+    """Measure other statistics on the cached observables of an audit; the mechanism is not run."""
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     summary = read_summary(folder)

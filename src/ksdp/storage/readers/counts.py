@@ -24,8 +24,11 @@ from ksdp.storage.files import (
 )
 
 
-def read_counts(path: Path) -> sp.csr_array:
-    """Read a count matrix: `.npz` written by `scipy.sparse.save_npz`, or Matrix Market (`.mtx`, `.mtx.gz`)."""
+def read_counts(path: Path, *, weighed: bool = False) -> sp.csr_array:
+    """Read a count matrix: `.npz` written by `scipy.sparse.save_npz`, or Matrix Market (`.mtx`, `.mtx.gz`).
+
+    `weighed` ones hold any finite numbers.
+    """
     suffix = kind_of_file(path)
     if suffix == ".npz":
         matrix = _read_npz(path)
@@ -33,7 +36,7 @@ def read_counts(path: Path) -> sp.csr_array:
         matrix = _read_mtx(path)
     else:
         raise Refused(path, f"counts are read from .npz and .mtx files; not from {suffix or 'this one'}.")
-    return _checked(path, matrix)
+    return _checked(path, matrix, weighed)
 
 
 def is_sparse(path: Path) -> bool:
@@ -126,7 +129,7 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     return _checked(path, matrix)
 
 
-def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
+def _checked(path: Path, matrix: sp.coo_array, weighed: bool = False) -> sp.csr_array:
     if 0 in matrix.shape:
         raise Refused(path, f"is empty: {matrix.shape[0]} rows, {matrix.shape[1]} columns.")
     values = matrix.data.astype(np.float64)
@@ -135,8 +138,8 @@ def _checked(path: Path, matrix: sp.coo_array) -> sp.csr_array:
         are_integers = values == np.floor(values)
     for wrong, problem in (
         (~finite, "an entry is not finite."),
-        (finite & (values < 0), "a count is negative."),
-        (finite & ~are_integers, "a count is not a whole number."),
+        (finite & (values < 0) & (not weighed), "a count is negative."),
+        (finite & ~are_integers & (not weighed), "a count is not a whole number."),
     ):
         if wrong.any():
             at = np.flatnonzero(wrong)
