@@ -279,7 +279,7 @@ def test_three_that_are_right_find_nothing(files: Files) -> None:
 
 
 PEERS: dict[str, tuple[Callable[[Files], tuple[Path, Any]], str]] = {
-    "nobody listens": (lambda f: (two(f), None), "nothing listens at 127.0.0.1.*: start it"),
+    "nobody listens": (lambda f: (two(f), None), "it has not come: start it; nothing listens at 127.0.0.1"),
     "not TLS": (
         lambda f: (two(f), answers(f.ports["ada"], b"HTTP/1.1 400 Bad\r\n\r\n")),
         "answers, and not as ksdp",
@@ -336,7 +336,9 @@ def test_another_version_is_said(files: Files, monkeypatch: pytest.MonkeyPatch) 
 def test_silence_and_absence_are_said_of_each_that_does_not_come(files: Files) -> None:
     with socket.create_server(("127.0.0.1", files.ports["ada"])):  # nobody takes the connection
         ends = found(files.node("bob", files.protocol()), wait=0.5)
-    assert_matches(ends["bob"]["ada"], "nobody answers at .*: start it, and let TCP through the firewalls")
+    assert_matches(
+        ends["bob"]["ada"], "it has not come: start it; nobody answers at .*: let TCP through the firewalls"
+    )
     assert_matches(ends["bob"]["cyd"], f"it has not come: start it; it must reach {files.address('bob')}")
 
 

@@ -68,6 +68,7 @@ def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     assert about["guarantee"]["sampler"]["name"] == "discrete"
     assert about["claimed"] == {"epsilon": 50.0, "delta": 1e-5}
     assert (about["server"], about["sizes"], about["asked"]) == (None, None, {"sum": 2})
+    assert about["reveals"].endswith("Nobody is told how many documents another party entered.")
     assert guarantee_words(about).startswith("guarantee: epsilon 50 at delta 1e-05; unit: one record")
     V = np.load(protocol.with_suffix("") / "ada" / "result.npz")["V"]
     assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
@@ -77,7 +78,7 @@ def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
     abouts = run_all(four, protocol)
     assert {about["session"] for about in abouts.values()} == {abouts["ada"]["session"]}
-    assert abouts["ada"]["sizes"] == abouts[SERVER]["sizes"] == [12, 12, 12]
+    assert abouts["ada"]["sizes"] == abouts[SERVER]["sizes"] == {"ada": 12, "bob": 12, "cyd": 12}
     assert abouts[SERVER]["collects"] is True
     assert abouts["ada"]["server"] == SERVER
     assert set(abouts["ada"]["parties"]) == {"ada", "bob", "cyd"}

@@ -72,9 +72,13 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
         (b"GET / HTTP/1.1\r\nHost: ada.example.org\r\n\r\n", "no frame of this protocol"),
         (data(0)[:4] + b"\x09" + data(0)[5:], "no frame of this protocol"),
         (data(0)[:21] + (1 << 40).to_bytes(8, "big"), "bob sent a frame of 1099511627776 bytes; at most"),
-        (Frame(Kind.ABORT, payload=b"gone cyd").to_bytes(), "bob ended the run: it lost cyd."),
+        (Frame(Kind.ABORT, payload=b"gone cyd").to_bytes(), "cyd disappeared: bob heard nothing more of it."),
+        (Frame(Kind.ABORT, payload=b"ended cyd").to_bytes(), "cyd ended the run, as bob has heard."),
         (Frame(Kind.ABORT, payload=b"\x1b[31m \x1b[0m").to_bytes(), "bob ended the run: it gave no reason."),
-        (Frame(Kind.ABORT, payload=b"gone \x1b[0m").to_bytes(), "bob ended the run: it lost somebody."),
+        (
+            Frame(Kind.ABORT, payload=b"gone \x1b[0m").to_bytes(),
+            "somebody disappeared: bob heard nothing more of it.",
+        ),
     ],
 )
 def test_what_nobody_may_send_ends_the_run(said: bytes, reason: str) -> None:

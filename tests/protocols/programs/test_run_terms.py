@@ -11,7 +11,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.protocols.channel.wire import pack
 from ksdp.protocols.programs.programs import Precision
-from ksdp.protocols.programs.run_terms import COLLECTS, Greeting, Statement, session_seed
+from ksdp.protocols.programs.run_terms import COLLECTS, Greeting, Statement, different_terms, session_seed
 
 from .test_party_rounds import NMF, terms_of
 
@@ -55,6 +55,15 @@ def test_a_greeting_comes_back_and_names_what_differs_without_repeating_stranger
         odd.check(terms.terms, "bob")
     assert str(caught.value).isprintable()
     assert "a term that is not known here" in str(caught.value)
+
+
+def test_what_follows_from_a_line_is_listed_after_it() -> None:
+    terms = replace(terms_of(3), features=40)
+    two, three = (replace(terms, mechanism=PDSVD(rank=rank, opens="final")) for rank in (2, 3))
+    first, *others = different_terms(two.terms, three.terms)
+    assert first == "`mechanism.rank` is 2 here and 3 there"
+    assert others
+    assert all(line.startswith("`shares.") for line in others)
 
 
 @pytest.mark.parametrize(

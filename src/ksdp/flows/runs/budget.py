@@ -64,7 +64,8 @@ class RunPrices:
     def final(self, own: int, about: dict[str, Any]) -> Price:
         """Price at the true sizes, if they are public."""
         terms = self.run.terms
-        return price_of(terms.mechanism, about["sizes"], terms.features) if about["sizes"] else self.worst(own)
+        sizes = tuple((about["sizes"] or {}).values())
+        return price_of(terms.mechanism, sizes, terms.features) if sizes else self.worst(own)
 
 
 _DELTA = 1e-5

@@ -330,6 +330,7 @@ def _largest(run: Run) -> int:
 
 def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
     mechanism, terms = run.terms.mechanism, run.terms
+    names = [p.name for p in terms.participants]
     return {
         "me": name,
         "session": outcome.session,
@@ -341,14 +342,18 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
         "features": terms.features,
         "parties": {p.name: outcome.statements[p.name].as_json() for p in terms.participants},
         "server": run.server or None,
-        "sizes": list(outcome.sizes) or None,
+        "sizes": dict(zip(names, outcome.sizes, strict=True)) if outcome.sizes else None,
         "sums": outcome.sums,
         "normed_sums": outcome.normed_sums,
         "asked": dict(outcome.asked),
         "opens": traits_of(mechanism).opens,
         "sum_error": None if opens_final(mechanism) else terms.precision.coding(terms.parties).error,
-        "reveals": outcome.reveals,
+        "reveals": f"{outcome.reveals} {_SIZES_TOLD if outcome.sizes else _SIZES_HIDDEN}".lstrip(),
     }
+
+
+_SIZES_TOLD = "Everybody is told how many documents each party entered."
+_SIZES_HIDDEN = "Nobody is told how many documents another party entered."
 
 
 def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict[str, float] | None:
@@ -573,7 +578,7 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
     if predicts(terms.mechanism):
         _predict(node.run, entered, node.out)
     if isinstance(terms.mechanism, TermCounts):
-        documents = sum(result["sizes"])
+        documents = sum(result["sizes"].values())
         counts = terms.mechanism.counted(read_result(node.out)["totals"], documents)
         write_reference(node.out, entered.columns, counts, documents)
     return result

@@ -101,14 +101,19 @@ Observer = Callable[[str, str], None]
 """Told (what, peer) of connections that come and go."""
 
 ABORTS = {
-    b"ended": "{who} had ended it",
     b"fault": "it got something that nobody may send",
-    b"gone": "it lost {who}",
     b"refused": "its own input was refused",
     b"stopped": "it was stopped",
     b"terms": "it agreed to other terms, and says there which",
 }
 """Why a party ends a run, in words that say nothing about its data."""
+ABOUT = {
+    b"ended": "{who} ended the run, as {peer} has heard.",
+    b"gone": "{who} disappeared: {peer} heard nothing more of it.",
+    b"missing": "{peer} has left, as {who} did not come to it.",
+}
+"""Why, where it is about a third party, which is named alike at all."""
+MISSING = "missing"
 RUNS = "runs"
 """Why a check goes no further: the peer is in the run itself."""
 _AHEAD = 4
@@ -122,9 +127,9 @@ class LinkError(ProtocolError):
     Parameters
     ----------
     peer : str
-        Which.
+        Which; of one that has disappeared, its name at every party.
     word : str
-        The reason, of `ABORTS`, as the others are told.
+        The reason, as the others are told.
     """
 
     def __init__(self, message: str, peer: str, word: str) -> None:
@@ -173,6 +178,8 @@ class Link:
         """Set once, when there is no way on."""
         self.connected, self._over = asyncio.Event(), asyncio.Event()
         self._begun = self._parting = False
+        self.missed: tuple[str, ...] = ()
+        """Parties for whom the peer has waited in vain, where it has left for that before all had come."""
 
     def attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> asyncio.Task[None]:
         """Go on over this connection; an earlier one is dropped. Ends when the connection does."""
@@ -221,6 +228,7 @@ class Link:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.missed = ()
         self.connected.set()
         self._observe(what, self.peer)
 
@@ -239,10 +247,7 @@ class Link:
 
     async def _take(self, frame: Frame) -> None:
         if frame.kind is Kind.ABORT:
-            word, _, who = frame.payload.partition(b" ")
-            name = who.decode("utf-8", "replace") if len(who) <= 64 else "somebody"
-            reason = ABORTS.get(word, "it gave no reason").format(who=name if name.isprintable() else "somebody")
-            self.fail(f"{self.peer} ended the run: {reason}.", "ended")
+            self._ended(frame.payload)
             return
         if frame.kind is Kind.BYE:
             self._over.set()
@@ -258,6 +263,18 @@ class Link:
         self._acknowledged(frame.received)
         self._received += 1
         await self._inbox.put(frame.payload)
+
+    def _ended(self, payload: bytes) -> None:
+        word, _, who = payload.partition(b" ")
+        name = who.decode("utf-8", "replace") if who and len(who) <= 200 else "somebody"
+        name = name if name.isprintable() else "somebody"
+        if word == MISSING.encode() and not self._begun:  # it may come again
+            self.missed = tuple(name.split(", "))
+            raise ConnectionAbortedError
+        if word in ABOUT:
+            self.fail(ABOUT[word].format(who=name, peer=self.peer), word.decode(), name)
+            return
+        self.fail(f"{self.peer} ended the run: {ABORTS.get(word, 'it gave no reason')}.", "ended")
 
     def _acknowledged(self, received: int) -> None:
         while self._kept and self._kept[0].number < received:
@@ -283,10 +300,10 @@ class Link:
         """All have come: from here on a peer that is gone for long, or started anew, ends the run."""
         self._begun = True
 
-    def fail(self, message: str, word: str = "fault") -> None:
-        """There is no way on with this peer; the first reason stays."""
+    def fail(self, message: str, word: str = "fault", who: str = "") -> None:
+        """There is no way on with this peer, or for what became of another; the first reason stays."""
         if not self.failed.done():
-            self.failed.set_result(LinkError(message, self.peer, word))
+            self.failed.set_result(LinkError(message, who or self.peer, word))
 
     async def send(self, payload: bytes) -> None:
         """Hand over one message; it is kept until the peer has it."""

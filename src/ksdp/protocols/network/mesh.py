@@ -11,14 +11,14 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
-from ksdp.protocols.network.links import Link, LinkError, LinkTimes, Observer
+from ksdp.protocols.network.links import MISSING, Link, LinkError, LinkTimes, Observer
 from ksdp.protocols.network.tls import (
     BUFFER,
     EXPIRED,
@@ -82,7 +82,7 @@ _NO_LISTENING = {
 
 _COMPARE = "compare keys by telephone"
 _CLOCKS = "`timedatectl set-ntp true` where the clock is wrong"
-_SILENT = "start it, and let TCP through the firewalls at both ends"
+_NOT_COME = "it has not come: start it"
 
 
 def _another_key(peer: Peer) -> str:
@@ -101,7 +101,7 @@ def _no_way(peer: Peer, error: Exception) -> str:
             dates = f"the clocks of {peer.name} and here differ by days: {_CLOCKS}"
             return dates if code in (NOT_YET, EXPIRED) else _another_key(peer)
         case ConnectionRefusedError():
-            return f"nothing listens at {where}: start it, and lead {where} to where it listens (`--listen`)"
+            return f"{_NOT_COME}; nothing listens at {where}: lead {where} to where it listens (`--listen`)"
         case ConnectionError() | TimeoutError() | ssl.SSLEOFError():
             return f"{where} takes the connection and ends it without a word: lead it to ksdp, past any balancer"
         case ssl.SSLError():
@@ -149,9 +149,7 @@ class Mesh:
         self._dialling: list[asyncio.Task[None]] = []
         self._joining = False
         self._trouble: dict[str, str] = {}
-        self._missing = (
-            f"it has not come: start it; it must reach {listen}, and name the key of {own} that is used here"
-        )
+        self._missing = f"{_NOT_COME}; it must reach {listen}, and name the key of {own} that is used here"
 
     async def __aenter__(self) -> Mesh:
         self.links = {
@@ -204,7 +202,8 @@ class Mesh:
 
     async def _connect(self, peer: Peer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         # What was learnt before says more.
-        self._trouble.setdefault(peer.name, f"nobody answers at {peer.address}: {_SILENT}")
+        silent = f"{_NOT_COME}; nobody answers at {peer.address}: let TCP through the firewalls at both ends"
+        self._trouble.setdefault(peer.name, silent)
         try:
             reader, writer = await asyncio.open_connection(
                 peer.address.host,
@@ -250,13 +249,22 @@ class Mesh:
         absent = sorted(name for name, link in self.links.items() if not link.connected.is_set())
         for name in optional & set(absent):
             self.links[name].fail(self._trouble.get(name, self._missing), "gone")
-        absent = [name for name in absent if name not in optional]
-        if absent:
-            why = [self._trouble.get(name, self._missing) for name in absent]
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in zip(absent, why, strict=True))
-            raise ProtocolError(f"Not all parties came within {wait:g} seconds. {reasons}.")
+        if absent := [name for name in absent if name not in optional]:
+            await self._give_up(absent, wait)
         for link in self.links.values():
             link.begin()
+
+    async def _give_up(self, absent: list[str], wait: float) -> NoReturn:
+        """Name who has not come, to all who have; who left before for want of the same is not to blame."""
+        missed = {name: self.links[name].missed for name in absent}
+        missing = [name for name in absent if not {*missed[name]} & {*absent}] or absent
+        here = (link for link in self.links.values() if link.connected.is_set())
+        await asyncio.gather(*(link.abort(MISSING, ", ".join(missing)) for link in here))
+        why = {name: self._trouble.get(name, self._missing) for name in missing}
+        left = {name: ", ".join(names) for name, names in missed.items() if names and name in missing}
+        why |= {name: f"it has left, as {names} did not come to it" for name, names in left.items()}
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in why.items())
+        raise ProtocolError(f"Not all parties came within {wait:g} seconds. {reasons}.")
 
     async def _all_here(self) -> None:
         while absent := [each for each in self.links.values() if not (each.connected.is_set() or each.over)]:

@@ -267,6 +267,7 @@ LARGEST_GREETING = 4 << 20
 """Bytes."""
 _SHOWN = 60
 _LONGEST = 80
+_DERIVED = ("sums", "shares.")
 _NAMES_OF_MECHANISMS = {
     "mechanism.name": ("mechanism.", "sums", "shares."),
     "mechanism.mechanism": ("mechanism.parameters.", "mechanism.mechanism_version", "sums", "shares."),
@@ -279,7 +280,7 @@ def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[
 
     Of the parties only those are named that are not the same. Terms that only the other end knows are its own
     words, and are not repeated. Parameters of a table are terms of their own; where mechanisms differ, theirs are
-    not compared.
+    not compared. What follows from others comes last.
 
     >>> own = {"mechanism.name": "noisy", "mechanism.parameters": {"rank": 2, "sweeps": 20}}
     >>> different_terms(own, {"mechanism.name": "noisy", "mechanism.parameters": {"rank": 2, "sweeps": 30}})
@@ -292,7 +293,7 @@ def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[
     own = {name: here for name, here in own.items() if name not in left_out}
     theirs = {name: there for name, there in theirs.items() if name not in left_out}
     lines = []
-    for name, here in own.items():
+    for name, here in sorted(own.items(), key=lambda item: item[0].startswith(_DERIVED)):
         there = theirs.get(name)
         if _same(here, there):
             continue

@@ -78,8 +78,7 @@ class Noisy:
     version: ClassVar[int] = 1
     guarantee: ClassVar[Guarantee] = measured(
         "this package",
-        "A measurement. The noise is not calibrated to what one document changes: no differential privacy. "
-        "Without a public `scale` its size depends on the data, which is itself a channel.",
+        "A measurement. The noise is not calibrated to what one document changes: no differential privacy.",
     )
 
     mechanism: str = "pd-svd"
