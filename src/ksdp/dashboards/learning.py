@@ -47,6 +47,7 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
         line(margin, frame.top, margin, frame.bottom, "rule"),
         text(margin + 4, frame.bottom - 6, "margin", "tick"),
         text(frame.left, _HEIGHT - 6, _ACROSS, "tick"),
+        text(4, frame.top + 2, "gain kept", "tick"),
     ]
     steps = sorted((given[place], advice["tried"][place]["value"]) for place in advice["frontier"])
     for (x1, up1), (x2, up2) in pairwise(steps):
