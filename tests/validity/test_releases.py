@@ -96,7 +96,7 @@ def test_the_interval_of_the_area_covers(area: float, sizes: tuple[int, int]) ->
     for _ in range(REPLAYS):
         inside, free = rng.normal(apart, 1, sizes[0]), rng.normal(size=sizes[1])
         found = float(np.mean(inside[:, None] > free[None, :]))
-        below, above = auc_interval(found, *sizes, 0.95)
+        below, above = auc_interval(found, *sizes)
         covered += below <= area <= above
     print(f"area {area}, {sizes}: covered {covered / REPLAYS}")
     assert covered >= 0.93 * REPLAYS

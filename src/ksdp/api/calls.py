@@ -262,29 +262,17 @@ def clear(
 def bound_release(release: Any, members: Any, held_out: Any, *, delta: float = 0.0) -> ReleaseFinding:
     """Compare documents that were in one release, which exists already, with documents that were held out.
 
-    Nothing is run. It proves a lower bound of epsilon (replace-one), with 95 % confidence, of all documents
-    together and of none by itself. The bound holds if chance alone decided who was in.
+    Nothing is run. `bound.epsilon_low` (replace-one, 95 % confidence) is of all documents together and of none by
+    itself, if chance alone decided who was in. `bound` is None where a control failed: the files differ.
 
     Parameters
     ----------
-    release : array, mapping of names to arrays, or None
-        As published: vectors as rows (components, topics, centres); `V`, `T`, `mean`, `sigma` by their names.
-        None: `members` and `held_out` are scores of a model, one number a document.
-    members, held_out : 2-D array, sparse matrix or table; without a release 1-D arrays
-        One row a document, with the columns of the release; at least 40 documents each.
+    release : array, mapping of names (`V`, `T`, `mean`, `sigma`) to arrays, or None
+        Vectors as rows. None: `members` and `held_out` are scores of a model, one number a document.
+    members, held_out : 2-D array, sparse matrix or table
+        One row a document, with the columns of the release; at least 40 documents each, none in both.
     delta : float
         At which epsilon is bounded.
-
-    Returns
-    -------
-    ReleaseFinding
-        `bound.epsilon_low`; `scores`, how each tells both apart; `controls`, which must show nothing. Where one
-        does, `bound` is None and `failed` says why.
-
-    Raises
-    ------
-    InputError
-        If both have a document in common, other columns than the release, or too few rows.
 
     Examples
     --------

@@ -231,7 +231,8 @@ def evaluate_statistics(
         read, base = read_spec(Path(audit))
         with terminal():
             edited = run_versions(read, base, data, store, names, place)
-        typer.echo(json.dumps(edited.as_json()) if as_json else "\n".join(edited.lines()))
+        out = {"audit": edited.versions.audit, "scope": "no verdict", "rows": edited.rows}
+        typer.echo(json.dumps(out) if as_json else "\n".join(edited.lines()))
         raise typer.Exit(0 if edited.themselves.valid and edited.versions.valid else 5)
     if not names:
         raise InputError("`--statistics` must name what is measured: `ksdp plan` and reports list statistics.")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -216,7 +217,7 @@ def load_edited(
 ) -> tuple[Corpus, Corpus, tuple[str, ...]]:
     """As `load_corpus`; the same with edited versions in the place of some documents; and the ids of these."""
     source = read_source(find_source(spec, base), nonnegative=nonnegative)
-    edited = read_edited(path, source, nonnegative=nonnegative)
+    edited = _read_edited(path, source, nonnegative=nonnegative)
     corpus = weighed_corpus(source, nonnegative=nonnegative)
     if absent := sorted({*edited.ids} & {*corpus.left_out}):
         raise Refused(
@@ -253,8 +254,7 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
-class EditedRows:
+class EditedRows(NamedTuple):
     """Edited versions of some documents, before they are weighed."""
 
     path: Path
@@ -264,26 +264,25 @@ class EditedRows:
     ids: tuple[str, ...]
 
 
-def read_edited(path: Path, source: RawCorpus, *, nonnegative: bool) -> EditedRows:
+def _read_edited(path: Path, source: RawCorpus, *, nonnegative: bool) -> EditedRows:
     """Read edited versions: a column that names the document of each, and the columns of the corpus."""
-    spec, columns = source.file.spec, open_columns(path, source.file.spec.encoding)
-    columns = replace(columns, na_values=spec.na_values, decimal=spec.decimal, thousands=spec.thousands)
-    if source.file.kind == "text":
+    file, spec = source.file, source.file.spec.model_copy(update={"missing": "refuse"})
+    columns = replace(file, path=path, opened=open_columns(path, spec.encoding)).columns
+    if file.kind == "text":
         matrix, _ = read_texts(spec, columns, source.terms)
-    elif source.file.kind == "table" or (source.file.kind != "ratings" and source.names is not None):
-        chosen = chosen_columns(spec, source.file.columns) if source.file.kind == "table" else source.names or ()
-        strict = spec.model_copy(update={"missing": "refuse"})
-        matrix, _ = read_table(strict, columns, chosen, nonnegative=nonnegative or spec.weighting == "tf-idf")
+    elif file.kind == "table" or (file.kind != "ratings" and source.names is not None):
+        chosen = chosen_columns(spec, file.columns) if file.kind == "table" else source.names or ()
+        matrix, _ = read_table(spec, columns, chosen, nonnegative=nonnegative or spec.weighting == "tf-idf")
     else:
         raise Refused(path, "versions are read of texts, tables, and counts with `corpus.vocabulary`.")
-    ids = columns.labels(spec.id or "id", unique=True)
-    place = {str(name): row for row, name in enumerate(source.labels.ids)}
-    places = np.array([place.get(str(name), -1) for name in ids], dtype=np.int64)
-    if (unknown := np.flatnonzero(places < 0)).size:
-        row = int(unknown[0])
-        raise Refused(
-            path, f"{str(ids[row])!r} is no document of the corpus.", row=row + 1, column=spec.id or "id"
-        )
+    ids, place = (
+        columns.labels(name := spec.id or "id", unique=True),
+        {document: row for row, document in enumerate(source.labels.ids.tolist())},
+    )
+    for row, document in enumerate(ids):
+        if document not in place:
+            raise Refused(path, f"{str(document)!r} is no document of the corpus.", row=row + 1, column=name)
+    places = np.array([place[document] for document in ids], dtype=np.int64)
     return EditedRows(path, canonical(matrix, keep_zeros=True), places, tuple(ids.tolist()))
 
 

@@ -66,7 +66,7 @@ def test_scores_of_a_model_are_a_column(folder: Path, tmp_path: Path) -> None:
         table.to_csv(tmp_path / f"{name}.csv", index=False)
     found = bound(tmp_path, "loss", "in.csv", "out.csv")
     assert found["guessed_by"].startswith("loss")
-    assert found["scores"][0]["auc"] < 0.2
+    assert found["scores"][0]["auc"][0] < 0.2
     columns = [pd.read_csv(tmp_path / f"{name}.csv")["loss"] for name in ("in", "out")]
     assert ksdp.bound_release(None, *columns).as_json()["bound"] == found["bound"]
     drift = pd.DataFrame({"id": np.arange(100, 200), "loss": np.repeat([0.0, 9.0], 50)})

@@ -192,28 +192,21 @@ class EditedVersions:
     versions: Summary
     rows: list[dict[str, Any]]
     """One a document: D and p-values of both, under the strongest statistic of each."""
-    level: float
-
-    def as_json(self) -> dict[str, Any]:
-        """For machines."""
-        audits = {"audit": self.versions.audit, "documents_audit": self.themselves.audit}
-        return audits | {"level": self.level, "scope": "no verdict", "rows": self.rows}
 
     def lines(self) -> list[str]:
         """For people."""
-        chance, every = self.versions.chance.median_D, len(self.rows)
+        every, level, both = len(self.rows), self.versions.spec.decision.level, ("itself", "version")
         lines = [f"{'document':24} {'D, itself':>10} {'p':>9}  {'D, version':>10} {'p':>9}"]
         for row in self.rows:
-            told = "".join(f" {row[f'D_{of}']:>10.3f} {row[f'p_{of}']:>9.2g} " for of in ("itself", "version"))
+            told = "".join(f" {row[f'D_{of}']:>10.3f} {row[f'p_{of}']:>9.2g} " for of in both)
             lines.append(f"{visible(row['document']):24}{told}")
-        seen = [sum(row[f"adjusted_p_{of}"] <= self.level for row in self.rows) for of in ("itself", "version")]
+        first, second = (sum(row[f"adjusted_p_{of}"] <= level for row in self.rows) for of in both)
         return [
             *lines,
-            f"of {every} documents {seen[0]} leak to somebody who knows the document, {seen[1]} to somebody who "
-            f"knows the version alone (p, adjusted for all documents, at most {self.level:g}). No verdict. Both "
-            "know every other document"
-            f"{f'; all {every} versions are known in place of their documents' if every > 1 else ''}. By chance, "
-            f"half of all D under one statistic stay below {chance:.3f}.",
+            f"of {every} documents {first} leak to somebody who knows the document, {second} to somebody who "
+            f"knows the version alone (p, adjusted for all documents, at most {level:g}). No verdict. All {every} "
+            "versions are known in place of their documents, and every other document. By chance, half of all D "
+            f"under one statistic stay below {self.versions.chance.median_D:.3f}.",
         ]
 
 
@@ -227,40 +220,25 @@ def run_versions(
     opened, audit = Store.open(store, create=False), audit_id(plan, code_of(plan))
     if not (folder := opened.audit(audit)).joinpath("audit.json").is_file():
         raise InputError(f"{store} holds no finished audit of this spec and corpus: `ksdp audit` makes it.")
-    summary, design = read_summary(folder), plan.spec.design
-    tables = plan.spec.tables()
-    if statistics:
-        tables["statistics"] |= {"families": [], "names": list(statistics)}
-    tables["statistics"]["explored"], tables["certificate"] = True, None
-    if summary.looks[-1].tested:  # all runs are there: both are measured in all of them
+    design, tables = plan.spec.design, plan.spec.tables() | {"certificate": None}
+    tables["statistics"] |= {"families": [], "names": list(statistics)} if statistics else {}
+    if read_summary(folder).looks[-1].tested:  # all runs are there: both are measured in all of them
         tables["design"]["looks"] = "end"
     unit_of = dict(zip(corpus.ids.tolist(), unit_names(corpus, design.unit).tolist(), strict=True))
     units = list(dict.fromkeys(unit_of[name] for name in ids))
     if design.kind == "shared" and design.pool is None and not isinstance(design.documents, int):
         tables["design"]["documents"] = units
     measured: list[Summary] = []
-    for one, runs_of in ((corpus, None), (changed, corpus.hash)):
-        tables["statistics"]["runs_of"] = runs_of
+    rows: dict[str, dict[str, Any]] = {name: {"document": name} for name in units}
+    for of, one, runs_of in (("itself", corpus, None), ("version", changed, corpus.hash)):
+        tables["statistics"]["explored"], tables["statistics"]["runs_of"] = True, runs_of
         made = make_plan(Opened.of(Spec.model_validate(tables), one))
-        prepared = prepare_stored(made, opened.root, may_sample=False, after=audit)
-        measured.append(run_prepared([prepared], place)[0])
-    found = [_by_document(opened, one) for one in measured]
-    rows = [
-        {"document": name}
-        | {f"{key}_itself": value for key, value in found[0][name].items()}
-        | {f"{key}_version": value for key, value in found[1][name].items()}
-        for name in units
-    ]
-    return EditedVersions(measured[0], measured[1], rows, spec.decision.level)
-
-
-def _by_document(store: Store, summary: Summary) -> dict[str, dict[str, Any]]:
-    names = {"D": "distance", "statistic": "statistic", "n_with": "n_with", "n_without": "n_without"}
-    return {
-        row["document"]: {key: row[name] for key, name in names.items()}
-        | {"p": 10 ** row["log10_p"], "adjusted_p": 10 ** row["log10_adjusted_p"]}
-        for row in read_verdicts(store.audit(summary.audit)).to_pylist()
-    }
+        measured.append(run_prepared([prepare_stored(made, opened.root, may_sample=False, after=audit)], place)[0])
+        for row in read_verdicts(opened.audit(measured[-1].audit)).to_pylist():
+            told = {"D": row["distance"], "statistic": row["statistic"], "p": 10 ** row["log10_p"]}
+            told["adjusted_p"] = 10 ** row["log10_adjusted_p"]
+            rows.get(row["document"], {}).update({f"{key}_{of}": value for key, value in told.items()})
+    return EditedVersions(measured[0], measured[1], list(rows.values()))
 
 
 def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
