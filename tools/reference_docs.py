@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
@@ -20,6 +21,8 @@ from ksdp.audit.registry import described_mechanisms, make_mechanism
 from ksdp.audit.registry import statistics as every_statistic
 from ksdp.audit.specs.models import StatisticsSpec
 from ksdp.audit.statistic import Statistic, sentence_of
+from ksdp.audit.statistics.linear.releases import LinearReleases
+from ksdp.audit.statistics.plain import SENTENCES
 from ksdp.extras.pem.flow import pem_flow
 from ksdp.storage import findings
 
@@ -104,6 +107,11 @@ TITLES = {
     "decisions.md": "Decisions",
 }
 """Titles of the pages that are written here, which may not be there yet."""
+_OF_MECHANISMS = (
+    ("linear-releases", "Hardt-Roth, DP-NMF, FedPower, PEM", LinearReleases.sentence),
+    *((f"{kind}:ARRAY", "your own functions", said.format("ARRAY")) for kind, said in SENTENCES.items()),
+)
+"""Statistics that are no part of a family: name, whose releases they read, sentence."""
 _FEATURES = 40
 _MEASURED = "A measurement on the audited corpus, under the statistics tried; not a promise."
 _REVEALED = "-revealed"
@@ -186,12 +194,13 @@ def mechanisms() -> str:
         "# Mechanisms",
         "",
         "*For engineers and researchers who choose what to audit. For each mechanism the page says what it",
-        "releases and what it promises. `ksdp mechanisms NAME` prints its parameters and its source.*",
+        "computes, where it is from, what it releases and what it promises.*",
         "",
         "Written by `tools/reference_docs.py` from the code. The final output is in bold. Every epsilon holds",
-        "for the default parameters. **KSDP** means that the mechanism promises nothing: the audit measures how",
-        "well one document hides among others of the same distribution. An **unsound** promise is a paper's own",
-        "that does not hold, or one of a control, which leaks on purpose.",
+        "for the default parameters; other pages use other settings. `ksdp mechanisms NAME` prints all values.",
+        "**KSDP** means that the paper claims distributional privacy and nothing is proved: an audit measures",
+        "how well one document hides among others. *None* means that nothing is claimed. A promise is **unsound**",
+        "if it is printed in a paper and does not hold, or if the mechanism is a control that leaks on purpose.",
         "",
     ]
     for one in described_mechanisms():
@@ -200,7 +209,12 @@ def mechanisms() -> str:
         words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
         releases = make_mechanism(one["name"], {}).releases(_FEATURES)
         arrays = ", ".join(f"**`{r.name}`**" if r.final else f"`{r.name}`" for r in releases)
-        lines += ["", f"## `{one['name']}`", "", f"- Releases {arrays}.", f"- Promises {words}."]
+        module, _, name = one["object"].partition(":")
+        what = (inspect.getdoc(getattr(importlib.import_module(module), name)) or "").partition("\n\n")[0]
+        lines += ["", f"## `{one['name']}`", "", re.sub(r":math:`(.*?)`", r"`\1`", " ".join(what.split())), ""]
+        lines += [f"- From: {promise['source']}."] if promise.get("source") else []
+        lines += [f"- Parameters: {', '.join(f'`{each}`' for each in one['parameters'])}."]
+        lines += [f"- Releases {arrays}.", f"- Promises {words}."]
         kept = () if promise["kind"] == "KSDP" else (("Neighbours", "unit"), ("Against and trusting", "trust"))
         lines += [f"- {said}: {promise[key]}." for said, key in kept if promise[key]]
         lines += [f"- {promise['notes']}"] if promise["notes"] and promise["notes"] != _MEASURED else []
@@ -220,8 +234,11 @@ def statistics() -> str:
         "",
         "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one",
         "document, and gives a number. If a spec names no families, an audit tests",
-        f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each if the releases allow it, and",
-        "`simulated`, unless equations say more. Sentences say *announced* for released.",
+        f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each as far as the releases allow",
+        "it. It also tests `simulated`, unless the equations of the linear attack tell more. *Announced* means",
+        "released, and *best weighed* means a matched filter: the weighted sum of the numbers that tells the",
+        "two kinds of runs apart best, as the distribution of the other documents gives it. Formulas stand in the",
+        "docstrings of `src/ksdp/audit/statistics/`. The table `statistics` of an audit has those that it tested.",
     ]
     for family, members in sorted(families.items()):
         names = {one.name for one in members}
@@ -235,6 +252,8 @@ def statistics() -> str:
                 else ""
             )
             lines.append(f"- `{one.name}`{both}: {sentence_of(one)}")
+    lines += ["", "## Of single mechanisms", ""]
+    lines += [f"- `{name}` ({whose}): {said}" for name, whose, said in _OF_MECHANISMS]
     return "\n".join(lines) + "\n"
 
 

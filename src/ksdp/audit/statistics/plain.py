@@ -18,7 +18,7 @@ from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistic import Documents, TableStatistic
 from ksdp.audit.statistics.products import row_squares
 
-_SENTENCES = {
+SENTENCES = {
     "projection": "How far the announced array {} reaches in the document’s direction, all vectors together.",
     "match": "How well the best-matching vector of the announced array {} fits the document.",
     "distance": "How near the announced array {} comes to the document.",
@@ -87,6 +87,6 @@ def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[Tabl
             if int(np.prod(array.shape)) > 1:
                 scores.append(_OfNumbers("size", array.name))
         for score in scores:
-            sentence = _SENTENCES[score.kind].format(array.name)
+            sentence = SENTENCES[score.kind].format(array.name)
             rows.append(TableStatistic(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))
     return tuple(rows)

@@ -376,7 +376,7 @@ class LinearBasis(_Solved):
     documents add, all is 0, and `FirstOrderBasis` says as much.
     """
 
-    sentence = "Whether the document belongs to those whose sums the announced directions solve."
+    sentence = "Whether the document is among those whose sums would give exactly the announced directions."
 
     name: str = "linear-basis"
     version: int = 1
