@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -81,3 +83,12 @@ def test_nothing_goes_through_when_it_is_no_longer_in_force(desk: Path) -> None:
         ksdp.require_clearance(
             desk / "list", desk / "spec.toml", desk / "rows.csv", keys=[desk / "ada.pub"], now=later
         )
+
+
+@pytest.mark.parametrize(("data", "code", "said"), [("some.csv", 0, "started"), ("changed.csv", 2, "")])
+def test_the_example_starts_a_command_or_refuses(desk: Path, data: str, code: int, said: str) -> None:
+    site = desk / "site.toml"
+    site.write_text(f'clearance = "list"\nspec = "spec.toml"\ndata = "{data}"\nkeys = ["ada.pub"]\n')
+    script = Path(__file__).resolve().parents[3] / "examples" / "gate" / "gate.py"
+    done = subprocess.run([sys.executable, script, site, "echo", "started"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (code, said), done.stderr
