@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ksdp.api.results import Audit
     from ksdp.audit.errors import KsdpError
     from ksdp.audit.mechanisms.chance import noise
+    from ksdp.flows.screening.clear import require_clearance
     from ksdp.storage.in_memory import Recorded
 
     __version__ = _version("ksdp")
@@ -42,6 +43,7 @@ __all__ = [
     "mechanism",
     "noise",
     "plan",
+    "require_clearance",
 ]
 
 _WHERE = {
@@ -56,6 +58,7 @@ _WHERE = {
     "mechanism": "ksdp.api.calls",
     "noise": "ksdp.audit.mechanisms.chance",
     "plan": "ksdp.api.calls",
+    "require_clearance": "ksdp.flows.screening.clear",
 }
 """Imported when first asked for: `import ksdp` takes a hundredth of a second."""
 

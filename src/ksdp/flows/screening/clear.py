@@ -7,18 +7,19 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
-from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
@@ -57,13 +58,14 @@ from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_audit, run_prepared
 from ksdp.flows.interruption import current
-from ksdp.flows.prepare import Prepared
+from ksdp.flows.prepare import Prepared, open_spec
 from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, read_ledger, record_signed
 from ksdp.storage.audits.screens import RoundVerdicts, page_path, write_left_out, write_page, write_screen
 from ksdp.storage.clearances import (
+    Verified,
     check_sizes,
     clearance_at,
     content_hash,
@@ -72,10 +74,12 @@ from ksdp.storage.clearances import (
     verify_clearance,
     write_clearance,
 )
+from ksdp.storage.corpora import find_source, read_source
 from ksdp.storage.findings import check_verdicts, read_spec
-from ksdp.storage.keys import fingerprint
+from ksdp.storage.keys import fingerprint, load_public
 from ksdp.storage.learning import learning_of
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, read_record
 from ksdp.storage.reviews.decisions import Entry, Snapshot, check_signer, exclusions, newer_audits, snapshot
 from ksdp.storage.reviews.log import LogHead, check_chain
@@ -606,27 +610,95 @@ def _wrong(plan: Plan, rows: pa.Table, tested: set[str]) -> str:
     )
 
 
+def verified_for(
+    path: Path, *, now: datetime, public_key: Ed25519PublicKey | None = None, against: Opened | None = None
+) -> Verified:
+    """Refuse a clearance unless it is whole, in force, by this key and, where a spec is given, for that spec."""
+    if against is None:
+        return verify_clearance(path, now=now, public_key=public_key)
+    corpus, plan = against.corpus, make_plan(against)
+    verified = verify_clearance(
+        path,
+        now=now,
+        public_key=public_key,
+        corpus_hash=corpus.hash,
+        mechanism=mechanism_identity(plan),
+        spec_hash=against.spec.binding,
+        opened=opened(plan.mechanism, corpus.features),
+    )
+    if verified.clearance.drawn is None:  # else the party's key decides who enters
+        check_sizes(path, verified.clearance, entering_units(verified.clearance, corpus))
+        verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
+    return verified
+
+
+def require_clearance(
+    clearance: str | Path,
+    spec: str | Path,
+    data: str | Path,
+    *,
+    keys: Sequence[str | Path],
+    now: datetime | None = None,
+) -> tuple[str, ...]:
+    """Refuse a computation on documents without a clearance in force for exactly them and for this mechanism.
+
+    Parameters
+    ----------
+    clearance : path
+        The signed list (`ksdp clear`).
+    spec : path
+        Spec of the audit: the mechanism, and the corpus that was audited.
+    data : path
+        File that is about to be used, in the form of the corpus: its documents, or some of them, as they were.
+    keys : paths
+        Public keys that are trusted to sign.
+    now : datetime, optional
+        Moment at which it must be in force; default: this one.
+
+    Returns
+    -------
+    tuple of str
+        Ids of the documents in `data`.
+
+    Raises
+    ------
+    ClearanceError
+        If a check fails; `failed` names it: signer, expired, corpus, mechanism, spec, documents, sizes, ...
+    """
+    path, now = Path(clearance), now or datetime.now(UTC)
+    signer = verify_clearance(path, now=now).public_key
+    if signer.public_bytes_raw() not in {load_public(Path(key)).public_bytes_raw() for key in keys}:
+        by = fingerprint(signer)
+        raise ClearanceError("signer", f"{path.name} is signed by {by}, which is none of the trusted keys.")
+    read, base = read_spec_file(Path(spec))
+    against = open_spec(read, base)
+    cleared = verified_for(path, now=now, public_key=signer, against=against).clearance
+    if cleared.drawn is not None:
+        raise ClearanceError("drawn", f"{path.name} is of a secret draw, which `ksdp party` alone lets in.")
+    here = read.corpus.model_copy(update={"path": str(Path(data).resolve())})
+    whole, used = (read_source(find_source(each, base), nonnegative=False) for each in (read.corpus, here))
+    rows, ids = {name: row for row, name in enumerate(whole.labels.ids.tolist())}, used.labels.ids.tolist()
+    allowed = set(cleared.documents) & rows.keys()
+    if out := [name for name in ids if name not in allowed]:
+        many = f"{len(out)} of the {len(ids)} documents of {Path(data).name}, {out[0]!r} among them"
+        raise ClearanceError("documents", f"{path.name} does not list {many}: leave them out.")
+    if whole.matrix.shape[1] != used.matrix.shape[1]:
+        raise ClearanceError("documents", f"{Path(data).name} has other columns than the audited corpus.")
+    unlike = np.flatnonzero(np.diff(sp.csr_array(whole.matrix[[rows[n] for n in ids]] != used.matrix).indptr))
+    if len(unlike) or len(set(ids)) < len(ids):
+        one = ids[int(unlike[0])] if len(unlike) else max(ids, key=ids.count)
+        raise ClearanceError("documents", f"{one!r} in {Path(data).name} is not the document that was audited.")
+    entering = restrict(against.corpus, np.flatnonzero(np.isin(against.corpus.ids, ids)))
+    check_sizes(path, cleared, entering_units(cleared, entering))
+    return tuple(ids)
+
+
 def verify(
     path: Path, *, now: datetime, public_key: Ed25519PublicKey | None = None, against: Opened | None = None
 ) -> dict[str, Any]:
     """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism."""
-    if against is None:
-        verified, ids = verify_clearance(path, now=now, public_key=public_key), None
-    else:
-        corpus = against.corpus
-        ids, plan = corpus.ids, make_plan(against)
-        verified = verify_clearance(
-            path,
-            now=now,
-            public_key=public_key,
-            corpus_hash=corpus.hash,
-            mechanism=mechanism_identity(plan),
-            spec_hash=against.spec.binding,
-            opened=opened(plan.mechanism, corpus.features),
-        )
-        if verified.clearance.drawn is None:  # else the party's key decides who enters
-            check_sizes(path, verified.clearance, entering_units(verified.clearance, corpus))
-            verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
+    verified = verified_for(path, now=now, public_key=public_key, against=against)
+    ids = None if against is None else against.corpus.ids
     cleared = verified.clearance
     words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
     return {
