@@ -38,7 +38,7 @@ def test_sensitive_clear_and_detected_are_told_apart(
     for said in (" ".join(html.unescape(shown).split()), dashboard.words(f"/audits/{audit}")):
         for kind, number in counts.items():
             assert f"{kind} {number} " in said
-        assert f"Some influence, however small, is proved for {detected} of 300." in said
+        assert f"For {detected} of 300, a leak of some size is proved." in said
         assert f"So the {detected} documents were measured again on" in said
         assert "flagged" not in said
 

@@ -134,7 +134,7 @@ def test_nothing_is_signed_while_a_second_person_is_awaited(
     cleared = read_clearance(Path(out.clearance))
     assert accepted in cleared.documents
     assert not {waiting, kinds["clear"][0]} & {*cleared.documents}
-    assert "confirmed by a second person" in cleared.statement
+    assert "stands in the log under two names" in cleared.statement
 
 
 def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Path) -> None:

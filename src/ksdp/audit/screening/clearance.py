@@ -441,24 +441,25 @@ def list_statement(
     """State what a clearance promises and what it does not."""
     listed = counts.proved + counts.accepted
     by_proof, by_tests = counts.every_attack, counts.proved - counts.every_attack
+    start = "1 document is listed" if listed == 1 else f"{listed} documents are listed"
     where = f"below {margin:g}, in databases of {rows} documents drawn from {among}"
     bound = f"a bound on every attack, whatever is tried, keeps the advantage of {by_proof} of them {where}."
     if every_size:
         proved = (
-            f"{listed} documents are listed, by a proof and not by tests. A bound on every attack makes "
+            f"{start}, by a proof and not by tests. A bound on every attack makes "
             f"{counts.proved} of them clear at margin {margin:g}, and holds for every part of the corpus and "
             "every number of documents, if those who must be trusted follow the protocol (semi-honest)."
         )
     elif not counts.proved:
-        proved = f"{listed} documents are listed, and no audit proved anything of them."
+        proved = f"{start}, and no audit proved anything of them."
     elif by_tests:
         proved = (
-            f"{listed} documents are listed. An audit of exactly these proved {by_tests} of them clear by tests: "
+            f"{start}. An audit of exactly these proved {by_tests} of them clear by tests: "
             f"the advantage of every threshold on every statistic tried is {where}."
             f"{f' Of the others, {bound}' if by_proof else ''}"
         )
     else:
-        proved = f"{listed} documents are listed, by a proof and not by tests: {bound}"
+        proved = f"{start}, by a proof and not by tests: {bound}"
     promises = [f"{proved} Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}."]
     if counts.accepted:
         promises.append(
