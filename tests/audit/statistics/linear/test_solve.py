@@ -264,7 +264,7 @@ def test_documents_are_solved_one_by_one_as_by_a_loop_over_written_terms(kind: s
 
 def test_columns_of_nobody_are_not_looked_at() -> None:
     """The answer is that of the other columns, whichever way."""
-    made = numbers_of("pd-nmf", some_rows())
+    made = numbers_of("pd-nmf", sp.csr_array(some_rows()[:, ::-1]))  # the first columns are nobody's
     used = np.unique(made.rows.indices)
     run = system(made)
     narrow = replace(run, made=made.within(used), residual=run.residual[module._numbers_of(made, used)])
@@ -273,7 +273,7 @@ def test_columns_of_nobody_are_not_looked_at() -> None:
     assert isinstance(wanted, Fitted)
     np.testing.assert_array_equal(found.score, wanted.score)
     np.testing.assert_array_equal(found.columns, used)
-    few = system(numbers_of("pd-nmf", some_rows(100)).first(1))
+    few = system(numbers_of("pd-nmf", sp.csr_array(some_rows(100)[:, ::-1])).first(1))
     direction = most_even_draw(few)
     assert direction.numbers.shape == (40,)
     nobody = np.setdiff1d(np.arange(40), few.made.rows.indices)
@@ -281,6 +281,7 @@ def test_columns_of_nobody_are_not_looked_at() -> None:
     found = solve(few)
     assert isinstance(found, Direction)
     assert not found.numbers[nobody].any()
+    assert np.abs(found.numbers[few.made.rows.indices]).min() > 0.0
 
 
 def test_noise_in_any_case_and_what_single_precision_rounds_off() -> None:
