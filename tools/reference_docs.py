@@ -77,7 +77,7 @@ FOR_WHOM = {
 }
 READERS = {
     "a data engineer": ("gain-and-levers.md", "scheduling.md", "upkeep.md", "ci.md"),
-    "a privacy officer or reviewer": ("reviewing.md", "screening.md", "why-everything-leaks.md"),
+    "a privacy officer": ("what-a-verdict-means.md", "reviewing.md", "screening.md", "why-everything-leaks.md"),
     "an auditor": ("results.md", "attacks.md", "verdicts-for-statisticians.md"),
     "a researcher": ("notebook.md", "python.md", "estimators.md"),
     "a party of a run": ("three-organisations.md", "protocol-run.md", "noise-and-draw.md"),
@@ -288,7 +288,7 @@ def index() -> str:
         "",
         "ksdp measures, document by document, what a joint computation gives away, before it is run.",
         "",
-        "New here? Read [what a verdict means](what-a-verdict-means.md) in ten minutes, then type [your first",
+        "New here? Read [what a verdict means](what-a-verdict-means.md) (five minutes), then type [your first",
         "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read your pages:",
         "",
         "| you are | read, in this order |",
