@@ -73,15 +73,15 @@ def test_sums_are_those_of_the_whole_formula(columns: int, empty: bool, monkeypa
     np.testing.assert_allclose(picture.sums(found), wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("step", [1, 5])
+@pytest.mark.parametrize(("step", "documents"), [(1, 300), (5, 300), (1, 1500), (5, 6000)])
 @pytest.mark.parametrize("centred", [False, True])
 def test_filtered_sums_are_those_by_the_inverse_covariance(
-    centred: bool, step: int, monkeypatch: pytest.MonkeyPatch
+    centred: bool, step: int, documents: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all documents, or of some at even steps."""
-    monkeypatch.setattr(module, "ROWS_PER_ENTRY", 5 // step)
+    """Of all documents, of some at even steps, or of more than are multiplied at once."""
+    monkeypatch.setattr(module, "ROWS_PER_ENTRY", documents // (60 * step))
     monkeypatch.setattr(module, "FEWEST_ROWS", 1)
-    dense = rows(300)
+    dense = rows(documents)
     picture = expected(Pool(sp.csr_array(dense)), RANK, centred)
     less = dense[::step] - picture.additions.mean
     outside = less - less @ picture.basis.T @ picture.basis
