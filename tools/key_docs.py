@@ -16,6 +16,7 @@ from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
 from ksdp.protocols.programs import protocol_file
+from ksdp.storage.reviews.decisions import Policy
 
 _PARTY = "protocol-run.md"
 FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
@@ -33,6 +34,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
         "",
         {"[budget]": budget.PartyBudgetSpec},
     ),
+    "A policy ([who may read, decide and sign](reviewing.md))": ("", {"Above all sections": Policy}),
     "A risk appetite ([in a pipeline](ci.md))": ("", {"Above all sections": appetite.Appetite}),
     "A PEM file ([PEM](pem.md))": (
         "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",
@@ -54,7 +56,7 @@ def file_keys() -> str:
     lines = [
         "# Keys of the other files",
         "",
-        "*For those who write a protocol file, a budget, an appetite or a PEM file.*",
+        "*For those who write a protocol file, a budget, a policy, an appetite or a PEM file.*",
         "",
     ]
     lines += [
