@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.tasks.local_workers import local_workers
+from ksdp.tasks.local_workers import ended_by, local_workers
 
 PARENT = """
 import sys, time
@@ -82,15 +82,23 @@ def test_an_error_of_a_call_is_raised_here() -> None:
         workers.each(refused, [(1,), (2,)], print)
 
 
-def test_what_a_killed_worker_had_in_hand_is_done_again(tmp_path: Path) -> None:
+def test_what_a_killed_worker_had_in_hand_is_done_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with local_workers(2) as workers:
         assert workers.each(deadly, [(str(tmp_path), n, False) for n in range(6)], lambda _: None) == list(
             range(6)
         )
+    assert "killed by signal 9: out of memory, or somebody killed it, during deadly" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(-11, "killed by signal 11: segmentation fault"), (3, "ended with status 3")]
+)
+def test_how_a_worker_ended_is_said(code: int, said: str) -> None:
+    assert ended_by(code) == said
 
 
 def test_a_call_that_kills_every_worker_ends_with_one_error(tmp_path: Path) -> None:
-    with local_workers(2) as workers, pytest.raises(KsdpError, match="workers died of deadly"):
+    with local_workers(2) as workers, pytest.raises(KsdpError, match=r"died of deadly .* signal 9: .*resumes"):
         workers.each(deadly, [(str(tmp_path), n, True) for n in range(6)], lambda _: None)
 
 

@@ -172,7 +172,7 @@ def test_effects_are_the_same_however_many_columns_are_read_together(
     each = [tested.measure_effects(ready.ref, fresh, part, [flag]).effects[0] for flag in wanted]
     assert together == sorted(each, key=lambda effect: (effect.column, effect.row))
     assert {(effect.row, effect.column) for effect in together} == {(flag.row, flag.column) for flag in wanted}
-    monkeypatch.setattr(tested, "_SLICE_BYTES", 1)
+    monkeypatch.setattr(tested, "SLICE_BYTES", 1)
     assert tested.measure_effects(ready.ref, fresh, part, wanted).effects == together
 
 

@@ -32,6 +32,7 @@ from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.local_workers import (
     MOST_LOSSES,
     WORKER_ENVIRONMENT,
+    ended_by,
     forked_from,
     interrupts_blocked,
     require_main_guard,
@@ -127,8 +128,9 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
     """So many worker processes of one thread each, which hear this machine alone."""
     require_main_guard()
     import dask
-    from distributed import SchedulerPlugin
+    from distributed import Nanny, Status
     from distributed.security import Security
+    from distributed.system import MEMORY_LIMIT
 
     settings: dict[str, object] = {
         **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
@@ -140,7 +142,16 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         "distributed.worker.http.routes": [],
         "distributed.worker.profile.enabled": False,  # it would stop the kernels a hundred times a second
     }
-    security = Security.temporary()
+    security, going = Security.temporary(), [True]
+
+    class Watching(Nanny):  # type: ignore[misc]
+        def _on_worker_exit_sync(self, exitcode: int) -> None:
+            if going and self.status == Status.running:
+                _log.warning(
+                    "a worker was %s. Another takes its place; what it did is done again.", ended_by(exitcode)
+                )
+            super()._on_worker_exit_sync(exitcode)
+
     forked_from("distributed.nanny", "ksdp.tasks.slices", "ksdp.tasks.blocks")
     with (
         dask.config.set(settings),
@@ -153,21 +164,14 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
             security=security,
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
-            memory_limit="4GiB",
+            worker_class=Watching,
+            memory_limit=MEMORY_LIMIT // count,  # of the machine, or of its container
             silence_logs=logging.CRITICAL,  # failures are raised here; a worker without its scheduler says nothing
         ) as cluster,
     ):
         started = cluster.scheduler_address
         _ours[started] = security
         _here.add(started)
-        watch, going = SchedulerPlugin(), [True]
-
-        def gone(*_: Any, **__: Any) -> None:
-            if going:
-                _log.warning("a worker was killed, or died: another takes its place; what it did is done again.")
-
-        vars(watch)["remove_worker"] = gone
-        cluster.scheduler.add_plugin(watch)
         try:
             yield Workers(started, None, len(cluster.workers))
         finally:
@@ -396,7 +400,7 @@ def _gathered(
                         results[at] = future.result()
                         done(results[at])
         except KilledWorker:
-            return f"workers died of {function.__name__} again and again: they may need more memory."
+            return f"workers died of {function.__name__} again and again: out of memory, or somebody killed them."
         except (CancelledError, CommClosedError) as error:  # closed: while a result was on its way
             if isinstance(error, CancelledError) and getattr(error, "reason", None) not in _GONE:
                 raise

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe, forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,23 +64,28 @@ class LocalWorkers:
         results: dict[int, Result] = {}
         losses = 0
         while remaining := [at for at in range(len(arguments)) if at not in results]:
-            before = len(results)
+            before, processes = len(results), list[BaseProcess]()
             try:
                 with interrupts_blocked():
                     pool = self._pool = self._pool or self._started()
                     futures = {pool.submit(function, *arguments[at]): at for at in remaining}
+                    processes = list(vars(pool)["_processes"].values())
                 for future in as_completed(futures):
                     results[futures[future]] = future.result()
                     done(results[futures[future]])
             except BrokenProcessPool as error:
-                self._pool = None
+                if self._pool is not None:
+                    self._pool.shutdown()  # it ends the others, and waits for how each has ended
+                self._pool, why = None, _death([process.exitcode for process in processes])
                 losses = losses + 1 if len(results) == before else 1
                 if losses > MOST_LOSSES:
                     raise KsdpError(
-                        f"workers died of {function.__name__} again and again: they may need more memory. "
+                        f"workers died of {function.__name__} again and again, the last {why}. "
                         "The same command resumes from what is stored."
                     ) from error
-                _log.warning("a worker died during %s. What was not done is done again.", function.__name__)
+                _log.warning(
+                    "a worker was %s, during %s. What was not done is done again.", why, function.__name__
+                )
         return [results[at] for at in range(len(arguments))]
 
     def _started(self) -> ProcessPoolExecutor:
@@ -140,6 +146,19 @@ def local_workers(count: int) -> Iterator[LocalWorkers]:
         yield workers
     finally:
         workers.close()
+
+
+def ended_by(code: int | None) -> str:
+    """Say how a process ended, from its exit code."""
+    if code is None or code >= 0:
+        return "ended for a reason that nobody saw" if code in (None, 0, 255) else f"ended with status {code}"
+    why = signal.strsignal(-code) or "an unknown signal"
+    return f"killed by signal {-code}: " + ("out of memory, or somebody killed it" if code == -9 else why.lower())
+
+
+def _death(codes: Sequence[int | None]) -> str:
+    """How the first one ended, where the pool itself has ended the others by SIGTERM."""
+    return ended_by(next((code for code in codes if code != -signal.SIGTERM), -signal.SIGTERM))
 
 
 def _begin(alive: Connection) -> None:

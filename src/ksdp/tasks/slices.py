@@ -72,8 +72,8 @@ def _place(ref: AuditRef, plan: Plan) -> tuple[Place, str]:
     return folder, f"{content_key(plan.runs_identity)}/{chosen}"
 
 
-# A slice's values of all runs stay below this in a worker.
-_SLICE_BYTES = 256 * 2**20
+SLICE_BYTES = 256 * 2**20
+"""A slice's values of all runs stay below this in a worker."""
 # Real documents of a slice that are tested in shuffled runs too.
 _SHUFFLED = 16
 
@@ -118,7 +118,7 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
     plan = open_plan(ref)
     names = [statistic.name for statistic in plan.statistics]
     rows = min(ROW_GROUP, len(plan.design.targets(part.lane)) + CONTROLS)
-    at_once = max(1, _SLICE_BYTES // (rows * plan.read_runs * 4))
+    at_once = max(1, SLICE_BYTES // (rows * plan.read_runs * 4))
     order = shuffled_runs(plan.design, part.lane)
     order = order[order < plan.read_runs]  # a random order of those, whichever runs they are
     real = min(_SHUFFLED, len(plan.design.targets(part.lane)) - part.group * ROW_GROUP)
@@ -199,7 +199,7 @@ def _read_together(
     """Columns, and the documents at `places` that need them, whose values fit beside one another."""
     runs = (plan.read_runs + later.read_runs) * 4
     wanted = sorted(set(columns[places].tolist()))
-    at_once = max(1, _SLICE_BYTES // (ROW_GROUP * runs))
+    at_once = max(1, SLICE_BYTES // (ROW_GROUP * runs))
     for first in range(0, len(wanted), at_once):
         names = wanted[first : first + at_once]
         yield names, places[np.isin(columns[places], names)]

@@ -17,8 +17,18 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
 from ksdp.commands.options import PlaceOptions
-from ksdp.flows.audits.costs import likely_runs
-from ksdp.flows.audits.place import ANYWHERE, HERE, Place, chosen_place, nobody_watches, processes_here
+from ksdp.flows.audits.costs import likely_runs, memory_of
+from ksdp.flows.audits.place import (
+    ANYWHERE,
+    HERE,
+    Place,
+    available_memory,
+    check_memory,
+    chosen_place,
+    nobody_watches,
+    processes_here,
+)
+from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import open_spec
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
@@ -98,3 +108,40 @@ def test_here_is_refused_with_what_asks_for_dask() -> None:
             other.place()
     with pytest.raises(InputError, match="at least 1 worker"):
         PlaceOptions(dask="0").place()
+
+
+def test_memory_grows_with_documents_features_and_workers(table: Path) -> None:
+    def needed(rows: int, features: int, with_runs: int = 20) -> float:
+        counts = np.random.default_rng(0).integers(1, 9, (rows, features))
+        corpus = Corpus(canonical(sp.csr_array(counts)), np.arange(rows).astype(str))
+        tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1}}
+        tables["design"] = {"party_size": 0.5, "with_runs": with_runs}
+        return memory_of(make_plan(Opened.of(parse_spec(tables), corpus))).worker
+
+    assert needed(30, 5) < needed(300, 5) < needed(300, 50) <= needed(300, 50, 2000)
+    memory = memory_of(plan(table))
+    assert 3e8 < memory.worker < memory.start < 6e8
+    assert memory.of(1) == memory.start < memory.of(2) < memory.of(3) == memory.start + 3 * memory.worker
+
+
+def test_an_audit_that_needs_far_more_memory_than_there_is_is_refused_before_it_runs(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = plan(table)
+    need = memory_of(small)
+    monkeypatch.setattr("ksdp.flows.audits.place.available_memory", lambda: int(need.of(3)))
+    check_memory([small], 4)  # a doubtful case
+    with pytest.raises(InputError, match=r"GB and the starting process\), where .* fewer workers \(`--here 3`\)"):
+        check_memory([small], 9)
+    monkeypatch.setattr("ksdp.flows.audits.place.available_memory", lambda: 10**8)
+    with pytest.raises(InputError, match="needs about 0.4 GB of memory, where 0.1 GB are available: take a small"):
+        run_audit(small.opened, table / "store", HERE)
+    assert not list((table / "store").glob("runs/*"))
+
+
+def test_the_limit_of_a_container_counts(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (table / "memory.max").write_text("700")
+    (table / "memory.stat").write_text("anon 300\nfile 90\n")
+    files = ((str(table / "memory.max"), str(table / "memory.stat"), "anon"),)
+    monkeypatch.setattr("ksdp.flows.audits.place._CGROUPS", files)
+    assert available_memory() == 400

@@ -14,9 +14,11 @@ from typing import NamedTuple
 from ksdp.audit.contract import traits_of
 from ksdp.audit.coverage import telling
 from ksdp.audit.mechanisms.recorded import own_parts
-from ksdp.audit.plan import Plan, reads_one_document
+from ksdp.audit.plan import CONTROLS, Plan, reads_one_document
 from ksdp.audit.statistics.linear.solve import fits_dense_solver
-from ksdp.audit.statistics.simulated import SimulatedStatistic
+from ksdp.audit.statistics.simulated import MOST_NUMBERS, SimulatedStatistic
+from ksdp.storage.blocks import ROW_GROUP
+from ksdp.tasks.slices import SLICE_BYTES
 
 
 class Constants(NamedTuple):
@@ -70,6 +72,40 @@ START, READ, ONCE = 5.0, 100e-9, 0.5
 """A process, from its start to the page; an entry of the corpus; what is worked out before the first run."""
 FORKED, SERVED, WORKER = 1.2, 7.0, 2.5
 """A worker that is forked here; Prefect's server and its flow; a worker of Dask."""
+
+
+IMPORTED, STARTED, COPIES = 330e6, 430e6, 8.0
+"""Bytes of a worker and of the starting process before any work; copies of the corpus and of a run in either."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that processes of an audit hold at their peak, within a factor of 1.5."""
+
+    worker: float
+    start: float
+    """The starting process, which takes the part of a worker too."""
+
+    def of(self, workers: int) -> float:
+        """All processes together; a single worker is the starting process."""
+        return self.start + (self.worker * workers if workers > 1 else 0.0)
+
+
+def memory_of(plan: Plan) -> Memory:
+    """Estimate the memory of a plan: imports, the corpus, a block of runs or a slice of values, equations."""
+    matrix, columns = plan.corpus.matrix, len(plan.statistics) + 1
+    rows = len(plan.audited) / plan.design.lanes + CONTROLS
+    run = 8.0 * sum(math.prod(array.shape) for array in plan.releases.recorded)
+    corpus = sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
+    values = rows * columns * plan.measured * plan.bytes_a_value
+    block = plan.block_runs * (values + plan.kept_bytes * (plan.spec.store.observables != "none"))
+    tested = min(SLICE_BYTES, 4.0 * min(rows, ROW_GROUP) * plan.read_runs * columns)
+    linear = any(statistic.name.startswith("linear-") for statistic in plan.statistics)
+    pool = plan.holdings.unknown * fits_dense_solver(plan.holdings.unknown)
+    taught = max((s.runs for s in plan.statistics if isinstance(s, SimulatedStatistic)), default=0)
+    learnt = 4.0 * taught * (min(run / 8.0, MOST_NUMBERS) + plan.holdings.unknown)
+    work = COPIES * (corpus + run) + 2 * max(block, tested) + linear * 8.0 * pool**2 + learnt
+    return Memory(IMPORTED + work, STARTED + work)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
-from ksdp.flows.audits.costs import costs_of, likely_runs
+from ksdp.flows.audits.costs import costs_of, likely_runs, memory_of
 from ksdp.flows.interruption import current
 from ksdp.flows.prefect_server import within_a_run
 from ksdp.storage.prefect_home import server_address
@@ -61,3 +64,39 @@ def processes_here(plans: Sequence[Plan], own: float = math.inf) -> int:
         return 1
     cores, learning = os.cpu_count() or 1, max(cost.once for _, cost in costs)
     return cores if pairs else max(1, int(min(cores, work / learning)))
+
+
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.stat", "anon"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.stat", "total_rss"),
+)
+"""Limits of a container in both versions of Linux's control groups, and where it says what it uses."""
+_DOUBT = 1.5
+"""Factor within which a forecast of memory is right."""
+
+
+def available_memory() -> int:
+    """Bytes that this machine has left, or the container that this process is in."""
+    import psutil
+
+    free = [int(psutil.virtual_memory().available)]
+    for limit, usage, name in _CGROUPS:
+        with suppress(OSError, ValueError):  # no such file, or the limit is "max"
+            used = dict(line.split() for line in Path(usage).read_text(encoding="ascii").splitlines())
+            free.append(int(Path(limit).read_text(encoding="ascii")) - int(used.get(name, 0)))
+    return max(0, min(free))
+
+
+def check_memory(plans: Sequence[Plan], workers: int) -> None:
+    """Refuse audits that need far more memory than there is; `workers` run on this machine."""
+    need = max((memory_of(plan) for plan in plans), key=lambda memory: memory.of(workers))
+    there = available_memory()
+    if need.of(workers) / _DOUBT <= there:
+        return
+    split = f" ({workers} workers of {need.worker / 1e9:.1f} GB and the starting process)" if workers > 1 else ""
+    fewer = max((n for n in range(1, workers) if need.of(n) <= there), default=0)
+    remedy = f"choose fewer workers (`--here {fewer}`)" if fewer else "take a smaller corpus, or fewer documents"
+    raise InputError(
+        f"this audit needs about {need.of(workers) / 1e9:.1f} GB of memory{split}, where {there / 1e9:.1f} GB are "
+        f"available: {remedy}."
+    )

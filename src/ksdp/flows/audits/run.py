@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -24,7 +25,7 @@ from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.looks import AGAIN, DRAWN
 from ksdp.flows.audits.audit import run_stages
-from ksdp.flows.audits.place import ANYWHERE, HERE, Place, chosen_place
+from ksdp.flows.audits.place import ANYWHERE, HERE, Place, check_memory, chosen_place
 from ksdp.flows.audits.steps import Tally
 from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
@@ -157,6 +158,9 @@ def _finished_before(prepared: Prepared) -> Summary | None:
 def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Summary]:
     refs = [prepared.ref for prepared in audits]
     store, cluster_spec = Path(refs[0].store), audits[0].plan.spec.cluster
+    elsewhere = not place.here and (place.dask is not None or cluster_spec is not None)
+    workers = 1 if elsewhere else place.workers or (1 if place.here else os.cpu_count() or 1)
+    check_memory([prepared.plan for prepared in audits], workers)
     if place.here:
         with contextlib.nullcontext() if held else one_at_a_time(store):
             sweep_parts(store, time.time())
