@@ -146,7 +146,7 @@ class ProtocolFile:
         """Refuse a file that some have signed, and not all as it is now."""
         if self.signatures and (faults := self.faults()):
             raise InputError(
-                f"{self.path.name} is not signed by all as it is: {'; '.join(faults)}. Each of them: ksdp party "
+                f"{self.path.name} is not signed by all as it is: {'; '.join(faults)}. Each of them: ksdp agree "
                 f"{self.path.name} --me NAME --key NAME.key --accept."
             )
 
