@@ -133,9 +133,19 @@ def test_reviewing_and_screening(desk: Desk) -> None:
 
 
 def test_scheduling(desk: Desk) -> None:
-    (block,) = shell("scheduling.md")
+    block, desks, other_shell = shell("scheduling.md")
     demo, review, schedule, serve = block.splitlines()
     desk.type(demo)
+    signer = "--clearance five.clearance --key ada.key --who Ada --days 5"
+    desk.type(f"ksdp keys ada && ksdp clear latest {signer} --store audits")
+    port = str(free_ports(1)[0])
+    for name, code in zip(("sink", "block"), fences("scheduling.md", "python"), strict=True):
+        (desk.folder / f"{name}.py").write_text(code.replace("8900", port))
+    sink, reminding = desks.splitlines()
+    named, made = other_shell.splitlines()
+    waits = f"until [ -s audits/prefect/serving ]; do sleep 1; done\n{named}\nuntil {made}; do sleep 2; done"
+    threading.Thread(target=desk.type, args=(waits,), daemon=True).start()
+    desk.serve(f"timeout 120 {sink} exec {reminding}", '"event": "ksdp.clearance.expires"')
     desk.type(schedule)
     desk.serve(review.replace("#", f"--port {free_ports(1)[0]} #"), "http://127.0.0.1:")
     desk.serve(serve, "http://127.0.0.1:")
