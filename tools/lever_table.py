@@ -70,8 +70,6 @@ run.
   keep topics and documents small.
 - `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
 
-
-
 | setting | an audit takes it, and a run too | only an audit takes it |
 |---|---|---|
 """
