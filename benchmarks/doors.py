@@ -78,30 +78,22 @@ class Doors:
         (self.folder / name).write_text(SPEC.format(file=file, more=more, runs=runs))
 
     def start(self, *words: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "ksdp", *words]
-        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, preexec_fn=before, **both)  # type: ignore[call-overload, no-any-return]
+        return subprocess.Popen(
+            [sys.executable, "-m", "ksdp", *words],
+            cwd=self.folder,
+            preexec_fn=before,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def run(self, *words: str, before: Callable[[], None] | None = None) -> tuple[int, str]:
-        process = self.start(*words, before=before)
-        try:
-            return process.returncode, process.communicate(timeout=MINUTE)[0]
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return -9, "it ran for a minute\n" + process.communicate()[0]
+        return ended(self.start(*words, before=before))
 
-    def note(self, attack: str, process: subprocess.Popen[str] | tuple[int, str], bad: str = "") -> None:
+    def note(self, attack: str, answer: tuple[int, str], bad: str = "") -> None:
         """Add a row: the last line of the answer, and what is wrong of it."""
-        code, said = (0, "")
-        if isinstance(process, tuple):
-            code, said = process
-        else:
-            try:
-                said, code = process.communicate(timeout=MINUTE)[0], process.returncode
-            except subprocess.TimeoutExpired:
-                process.kill()
-                bad = "it ran for a minute"
-        if "Traceback" in said or "panicked" in said or (code < 0 and not bad):
+        code, said = answer
+        if "Traceback" in said or "panicked" in said or code < 0:
             bad = bad or f"exit {code}, {said.count(chr(10))} lines"
         last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
         self.rows.append((attack, bad or "held", f"exit {code}: {last.strip()[:150]}"))
@@ -112,14 +104,14 @@ class Doors:
         book.active.cell(1048576, 16384).value = 1
         book.save(self.folder / "far.xlsx")
         limited = partial(resource.setrlimit, resource.RLIMIT_AS, (4 * _MEMORY, 4 * _MEMORY))
-        self.note("a sheet with one cell at XFD1048576", self.start("init", "far.xlsx", before=limited))
+        self.note("a sheet with one cell at XFD1048576", self.run("init", "far.xlsx", before=limited))
 
     def little_memory(self) -> None:
         limited = partial(resource.setrlimit, resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        self.note("9 GB of address space", self.start("plan", "plain.toml", before=limited))
+        self.note("9 GB of address space", self.run("plan", "plain.toml", before=limited))
 
     def formulas(self) -> None:
-        self.note("a CSV with formulas", self.start("sql", "latest", "--store", "formulas", "--to", "x.csv"))
+        self.note("a CSV with formulas", self.run("sql", "latest", "--store", "formulas", "--to", "x.csv"))
         file = self.folder / "x.csv"
         cells = file.read_text().replace('"', "").splitlines() if file.exists() else []
         unguarded = [cell for cell in cells if cell[:1] in "=+@\t" or (cell[:1] == "-" and cell != "-")]
@@ -148,13 +140,13 @@ class Doors:
                 path.unlink(missing_ok=True)
                 bend(path)
                 for words in commands:
-                    self.note(f"{what} as {path.name}, {words[0]}", self.start(*words, "--store", "plain"))
+                    self.note(f"{what} as {path.name}, {words[0]}", self.run(*words, "--store", "plain"))
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
             if content is not None:
                 path.write_bytes(content)
 
     def numbers(self) -> None:
-        self.note("clip = 1e-320", self.start("audit", "clip.toml", "--store", "clip"))
+        self.note("clip = 1e-320", self.run("audit", "clip.toml", "--store", "clip"))
 
     def _begun(self, store: str) -> subprocess.Popen[str]:
         process = self.start("audit", "long.toml", "--store", store, "--here", "2")
@@ -166,7 +158,7 @@ class Doors:
     def renamed(self) -> None:
         process = self._begun("moved")
         (self.folder / "moved").rename(self.folder / "elsewhere")
-        self.note("a store renamed under an audit", process)
+        self.note("a store renamed under an audit", ended(process))
 
     def killed_worker(self) -> None:
         process = self._begun("killed")
@@ -176,11 +168,18 @@ class Doors:
         workers[-1].send_signal(signal.SIGKILL)
         time.sleep(3.0)
         process.send_signal(signal.SIGINT)
+        answer = ended(process)
+        self.note("a worker killed", answer, "" if "worker" in answer[1].lower() else "it is not said")
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code and what was printed; -9 for a process that runs for more than a minute."""
+    try:
         said = process.communicate(timeout=MINUTE)[0]
-        self.note(
-            "a worker killed", (process.returncode, said), "" if "worker" in said.lower() else "it is not said"
-        )
-        print(said[-1500:])
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said = process.communicate()[0] + "\nit ran for a minute"
+    return process.returncode, said
 
 
 def main() -> None:

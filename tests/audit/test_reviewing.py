@@ -119,7 +119,7 @@ everything = st.lists(
 def test_a_note_decides_nothing_and_is_no_second_person(
     taken: list[tuple[Decision, str, str]], four_eyes: bool
 ) -> None:
-    """Whoever writes them, and wherever they stand: what holds is what holds without them, to the last field."""
+    """The state of a document is that without its notes, to the last field, whoever writes them and wherever."""
     entries = [written(number, kind, who, audit) for number, (kind, who, audit) in enumerate(taken, 1)]
     without = [entry for entry in entries if entry.decision not in NOTES]
     assert fold(entries, "a", "7", four_eyes=four_eyes) == fold(without, "a", "7", four_eyes=four_eyes)

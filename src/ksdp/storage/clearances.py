@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.clearance import Clearance as Clearance
 from ksdp.audit.screening.clearance import MechanismIdentity
-from ksdp.storage.files import largest_input, read_bounded
+from ksdp.storage.files import largest_input, read_bounded, stamp_of
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.store import Store, write_whole
 
@@ -169,13 +169,12 @@ def stored_clearances(store: Store) -> list[Path]:
 def stored_clearance(path: Path) -> Clearance | None:
     """Read a store's copy, which is named by its content; None if it is damaged or gone."""
     with suppress(OSError):
-        status = path.stat()
-        return _stored(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return _stored(path, stamp_of(path))
     return None
 
 
 @lru_cache(maxsize=256)
-def _stored(path: Path, _inode: int, _size: int, _written: int, _changed: int) -> Clearance | None:
+def _stored(path: Path, _stamp: tuple[int, ...]) -> Clearance | None:
     with suppress(KsdpError):
         clearance = read_clearance(path)
         return clearance if content_hash(clearance) == path.stem else None

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from ksdp.audit.errors import DamagedFile, StoreError
-from ksdp.storage.files import open_regular, read_stored
+from ksdp.storage.files import open_regular, read_stored, stamp_of
 from ksdp.storage.locks import lock
 from ksdp.storage.store import json_text, write_json, write_text, write_whole
 
@@ -170,7 +170,7 @@ def _digest(path: Path) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _known(path: Path, _inode: int, _size: int, _written: int, _changed: int) -> str:
+def _known(path: Path, _stamp: tuple[int, ...]) -> str:
     return _digest(path)
 
 
@@ -181,8 +181,7 @@ def names_file(path: Path) -> bool:
 
 def _fails(path: Path) -> str | None:
     try:
-        status = path.stat()
-        digest = _known(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        digest = _known(path, stamp_of(path))
     except OSError as error:
         return str(error.strerror).lower()
     return None if _sums(path.parent).get(path.name) == digest else "it is not what was written"

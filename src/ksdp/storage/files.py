@@ -54,6 +54,12 @@ def check_archive(path: Path) -> None:
         raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
 
 
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """Return what differs once a file is written or replaced: inode, size, times of writing and of change."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def open_regular(path: Path) -> io.BufferedReader:
     """A regular file, to be read."""
     # Without waiting for the other end of a pipe; looked at once it is open, so that nobody swaps it in between.

@@ -144,7 +144,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
     }
     security, going = Security.temporary(), [True]
 
-    class Watching(Nanny):  # type: ignore[misc]
+    class Watching(Nanny):  # type: ignore[misc]  # Dask has no types
         def _on_worker_exit_sync(self, exitcode: int) -> None:
             if going and self.status == Status.running:
                 _log.warning(

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
-from ksdp.flows.screening.clear import audited_sizes
+from ksdp.flows.screening.clear import audited_sizes, bounds_of_all
 from ksdp.flows.screening.demo import Demo, demo_specs, demo_words
 
 from ...summaries import example
@@ -22,7 +22,7 @@ def test_the_last_setting_is_proved_for_every_part_of_the_corpus_so_that_it_can_
     rows = np.random.default_rng(1).random((40, 6))
     rows /= np.linalg.norm(rows, axis=1)[:, None]
     plan = make_plan(Opened.of(noise, Corpus(sp.csr_array(rows), np.array([f"d{row}" for row in range(40)]))))
-    assert audited_sizes(plan).every_size
+    assert audited_sizes(plan, bounds_of_all(plan)).every_size
     assert plan.promise is not None
     assert plan.promise.bound <= noise.decision_in_run.margin
 

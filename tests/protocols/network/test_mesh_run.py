@@ -171,7 +171,7 @@ def test_who_disappears_ends_the_run_for_the_others() -> None:
     assert isinstance(bob, asyncio.CancelledError)
     for end in (ada, cyd):
         assert isinstance(end, ProtocolError)
-        # Who hears of it from another before bob's own word hears that it was bob, not that the other failed.
+        # A party that hears of it from another before bob's own word still hears that it was bob.
         assert re.match(r"bob ended the run(: it was stopped|, as \w+ has heard)\.", str(end))
 
 

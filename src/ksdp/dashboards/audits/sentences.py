@@ -275,11 +275,9 @@ def next_steps(
         else:
             how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
             if runs_to_decide is not None:
-                more = f"Set “with_runs = {summary.design.with_runs(runs_to_decide)}” in the specification: the "
-                more += (
-                    f"audit goes on from here, and about {count(runs_to_decide)} runs would decide half of them"
-                )
-                how = f"{count(summary.runs)} runs prove neither. {more}"
+                enough, needed = summary.design.with_runs(runs_to_decide), count(runs_to_decide)
+                more = f"Set “with_runs = {enough}” in the specification: the audit goes on from here, and about"
+                how = f"{count(summary.runs)} runs prove neither. {more} {needed} runs would decide half of them"
         steps.append(f"Do not take the {some} for safe: {how}.")
     if counts.clear == total:
         steps.append(
@@ -555,9 +553,8 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
     if found.median is not None:
         half = f"half of the {unit}s with a detected leak have {decimal(found.median)} or more"
         measured.append(f"On fresh runs, {half}. {_rarely_wrong(found.median_tpr_at_fpr_01)}")
-    combined = precise(summary) or [
-        "Nothing: no “prior” in “[declared]” of the spec says how sure an attacker is before."
-    ]
+    unsaid = "Nothing: no “prior” in “[declared]” of the spec says how sure an attacker is before."
+    combined = precise(summary) or [unsaid]
     return [("Measured", measured), ("Declared", list(_declared(summary))), ("Combined", combined)]
 
 
@@ -574,11 +571,8 @@ def _declared(summary: Summary) -> Iterator[str]:
 
 
 def _with_mu(advantage: float, mu: float | None) -> str:
-    return (
-        decimal(advantage)
-        if mu is None
-        else f"{decimal(advantage)} (as two bell curves {decimal(mu, 2)} standard deviations apart)"
-    )
+    apart = "" if mu is None else f" (as two bell curves {decimal(mu, 2)} standard deviations apart)"
+    return f"{decimal(advantage)}{apart}"
 
 
 def precise(summary: Summary) -> list[str]:

@@ -74,13 +74,13 @@ FORKED, SERVED, WORKER = 1.2, 7.0, 2.5
 """A worker that is forked here; Prefect's server and its flow; a worker of Dask."""
 
 
-IMPORTED, STARTED, COPIES = 330e6, 430e6, 8.0
-"""Bytes of a worker and of the starting process before any work; copies of the corpus and of a run in either."""
+IMPORTED, STARTED, COPIES, MEMORY_FACTOR = 330e6, 430e6, 8.0, 1.5
+"""Bytes of a worker and of the starting process before work; copies of corpus and run; factor of the error."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that processes of an audit hold at their peak, within a factor of 1.5."""
+    """Bytes that processes of an audit hold at their peak, within `MEMORY_FACTOR`."""
 
     worker: float
     start: float

@@ -37,7 +37,7 @@ from ksdp.audit.verdicts.power import (
     smallest_limit,
     smallest_margin,
 )
-from ksdp.flows.audits.costs import costs_of, is_known, likely_runs, memory_of, start_seconds
+from ksdp.flows.audits.costs import MEMORY_FACTOR, costs_of, is_known, likely_runs, memory_of, start_seconds
 from ksdp.flows.audits.place import processes_here
 from ksdp.storage.blocks import ROW_GROUP
 
@@ -106,7 +106,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items()),
         *_first_look(forecast),
         f"memory    {_bytes(forecast['memory']['worker'])} a worker and {_bytes(forecast['memory']['start'])} the "
-        "starting process at its peak, within a factor of 1.5",
+        f"starting process at its peak, within a factor of {MEMORY_FACTOR:g}",
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
-from ksdp.flows.audits.costs import costs_of, likely_runs, memory_of
+from ksdp.flows.audits.costs import MEMORY_FACTOR, costs_of, likely_runs, memory_of
 from ksdp.flows.interruption import current
 from ksdp.flows.prefect_server import within_a_run
 from ksdp.storage.prefect_home import server_address
@@ -71,8 +71,6 @@ _CGROUPS = (
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.stat", "total_rss"),
 )
 """Limits of a container in both versions of Linux's control groups, and where it says what it uses."""
-_DOUBT = 1.5
-"""Factor within which a forecast of memory is right."""
 
 
 def available_memory() -> int:
@@ -91,7 +89,7 @@ def check_memory(plans: Sequence[Plan], workers: int) -> None:
     """Refuse audits that need far more memory than there is; `workers` run on this machine."""
     need = max((memory_of(plan) for plan in plans), key=lambda memory: memory.of(workers))
     there = available_memory()
-    if need.of(workers) / _DOUBT <= there:
+    if need.of(workers) / MEMORY_FACTOR <= there:
         return
     split = f" ({workers} workers of {need.worker / 1e9:.1f} GB and the starting process)" if workers > 1 else ""
     fewer = max((n for n in range(1, workers) if need.of(n) <= there), default=0)

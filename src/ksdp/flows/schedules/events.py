@@ -29,7 +29,7 @@ CAUSES: Mapping[str, Callable[[ScheduledRun], bool]] = {
 }
 """When a run gives cause for an event."""
 _DAILY = timedelta(days=7)
-"""What is due later than this is told once."""
+"""A need that is due later than this is told once, and a nearer one every day."""
 _NEWS = timedelta(days=30)
 """Clearances that expired longer ago are marked without an event when an old store is first served."""
 

@@ -139,6 +139,8 @@ class Grounds:
     reviewed: Reviewed | None = None
     wrong: str = ""
     """How many of `listed` may be wrong, where `statement` does not say it."""
+    bounds: Sequence[Bound] = ()
+    """Bounds that are proved of every audited document before any run, and within the margin."""
 
 
 def mechanism_identity(plan: Plan) -> MechanismIdentity:
@@ -158,8 +160,8 @@ def covered_by(plan: Plan) -> Covered:
     return Covered(traits_of(plan.mechanism).opens, tuple(sorted(coverage_of(plan).read_by)))
 
 
-def audited_sizes(plan: Plan) -> AuditedSizes:
-    """Return the sizes of the databases of an audit by this plan."""
+def audited_sizes(plan: Plan, bounds: Sequence[Bound]) -> AuditedSizes:
+    """Return the sizes of the databases of an audit by this plan; `bounds` are those of all its documents."""
     held, spec = plan.holdings, plan.spec
     return AuditedSizes(
         unit=spec.design.unit,
@@ -167,7 +169,7 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
         honest=held.entering,
         coalition=len(held.coalition),
         parties=1 + bool(len(held.honest)) + bool(len(held.coalition)),
-        every_size=any(bound.every_size for bound in _of_all(plan)),
+        every_size=any(bound.every_size for bound in bounds),
     )
 
 
@@ -198,7 +200,7 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         documents=Clearance.entries(_documents(grounds, grounds.listed)),
         sensitive=len(_documents(grounds, grounds.sensitive)),
         excluded=len(grounds.excluded),
-        sizes=audited_sizes(plan),
+        sizes=audited_sizes(plan, grounds.bounds),
         reviewer=signing.who,
         created=signing.now,
         expires=signing.expires,
@@ -249,7 +251,7 @@ def _at_low_fpr(rule: DecisionSpec) -> list[str]:
     return [] if low is None else [f"Who is clear has true positives below {low:g} at 1 % false ones, too."]
 
 
-def _of_all(plan: Plan) -> list[Bound]:
+def bounds_of_all(plan: Plan) -> list[Bound]:
     """Bounds that are proved of every document before any run, and within the margin."""
     rule = plan.spec.decision_in_run
     return [bound for bound in known_bounds(plan) if rule.accepts(bound.advantage).all()]
@@ -257,11 +259,11 @@ def _of_all(plan: Plan) -> list[Bound]:
 
 def _certified(grounds: Grounds) -> list[str]:
     """State the ground of the certified documents: a bound of all of them, else paired runs, else copies."""
-    count, plan, spec = len(grounds.certified), grounds.plan, grounds.plan.spec
+    count, spec = len(grounds.certified), grounds.plan.spec
     if not count:
         return []
     first = f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): "
-    bound, margin = next(iter(_of_all(plan)), None), f"{spec.decision_in_run.margin:g}"
+    bound, margin = next(iter(grounds.bounds), None), f"{spec.decision_in_run.margin:g}"
     by = bound.by if bound is not None else ProvedBy.COPIES if spec.certificate is None else ProvedBy.PAIRS
     if by == ProvedBy.DRAW:
         rest = (
@@ -364,7 +366,8 @@ def _screened(
     proposal = ProposedList(
         opened, plan, decided.summary, decided.verdicts, decided.question, chosen.listed, accepted
     )
-    why = _EVERY_SIZE if audited_sizes(plan).every_size else _EXACT if is_exact(proposal) else ""
+    every_size = any(bound.every_size for bound in bounds_of_all(plan))
+    why = _EVERY_SIZE if every_size else _EXACT if is_exact(proposal) else ""
     if why := why or ("" if chosen.proved else _ACCEPTED):
         about = (first_round(proposal),)
         return Screened("signed", why, chosen.listed, plan, decided.summary, decided.verdicts, about, ())
@@ -547,7 +550,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
     spec, seen, plan = decided.spec, decided.seen, screened.plan
     origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
     attempts = read_ledger(opened).attempts_at(decided.question.content)
-    evidence = evidence_of(screened.summary, attempts)
+    evidence, bounds = evidence_of(screened.summary, attempts), bounds_of_all(plan)
     proved = [name for name in screened.listed if name not in chosen.accepted]
     every_attack = screened.verdicts.every_attack & {*proved}
     sensitive = {name for name in chosen.left_open if decided.words[name] == Verdict.SENSITIVE}
@@ -579,8 +582,8 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
             rows=plan.holdings.size,
             among=drawn_from(plan),
             four_eyes=seen.policy.four_eyes,
-            every_size=audited_sizes(plan).every_size,
-            any_knowledge=any(bound.any_knowledge for bound in _of_all(plan)),
+            every_size=any(bound.every_size for bound in bounds),
+            any_knowledge=any(bound.any_knowledge for bound in bounds),
         ),
         evidence=evidence,
         reviewed=Reviewed(
@@ -591,6 +594,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
             log_head=seen.head.hash,
         ),
         wrong=_wrong(plan, screened.verdicts.verdicts, {*proved} - every_attack),
+        bounds=bounds,
     )
 
 

@@ -37,7 +37,7 @@ def term_counts(
 def counted_terms(
     texts: Sequence[str], spec: CorpusSpec, path: Path, vocabulary: Sequence[str] | None = None
 ) -> tuple[sp.csr_array, tuple[str, ...]]:
-    """The same, and the words that the columns count."""
+    """Count words as `term_counts` does, and name the words that the columns count."""
     from sklearn.feature_extraction.text import CountVectorizer  # half a second that count matrices need not pay
 
     stop = None if spec.stop_words == "none" else spec.stop_words
