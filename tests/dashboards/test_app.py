@@ -290,6 +290,9 @@ def test_an_owner_a_day_and_a_comment_are_notes_that_the_queue_shows_first(own_s
     assert "assign to <bdi>Grace</bdi>, due 11 Nov 2026" in visit.get("/log").text
     refused = visit.post("/audits/nmf-01/decisions", data=form | {"reason": "", "owner": "kept"}, headers=OURS)
     assert refused.status_code == 422
+    refused = visit.post("/audits/nmf-01/decisions", data=decision(document=late, due="2026-11-12"), headers=OURS)
+    assert refused.status_code == 422
+    assert "recorded by Assign" in refused.text
 
 
 def test_who_is_not_listed_may_comment_alone(own_store: Store) -> None:

@@ -111,7 +111,9 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
     if not pairs:
         raise InputError("Choose at least one document.")
     reason = form.one("reason").replace("\r\n", "\n")
-    to = (form.one("owner"), form.one("due")) if decision is Decision.ASSIGN else ()
+    to = (form.one("owner"), form.one("due"))
+    if decision is not Decision.ASSIGN and any(to):
+        raise InputError("An owner and a due day are recorded by Assign. Press it, or empty both fields.")
     proposals = [
         Proposal(audit, document, decision, reason, reviewer, whole_number(str(version), "saw"), *to)
         for document, version in pairs.items()
