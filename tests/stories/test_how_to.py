@@ -139,7 +139,10 @@ def test_scheduling(desk: Desk) -> None:
     signer = "--clearance five.clearance --key ada.key --who Ada --days 5"
     desk.type(f"ksdp keys ada && ksdp clear latest {signer} --store audits")
     port = str(free_ports(1)[0])
-    for name, code in zip(("sink", "block"), fences("scheduling.md", "python"), strict=True):
+    levels, *scripts = fences("scheduling.md", "python")
+    (desk.folder / "levels.py").write_text(levels)
+    assert "\n10 0.00027 0.00055\n30 4.7e-05 9.5e-05" in desk.type("python levels.py")
+    for name, code in zip(("sink", "block"), scripts, strict=True):
         (desk.folder / f"{name}.py").write_text(code.replace("8900", port))
     sink, reminding = desks.splitlines()
     named, made = other_shell.splitlines()
@@ -152,8 +155,9 @@ def test_scheduling(desk: Desk) -> None:
 
 
 def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    (piped, held), asked = shell("ci.md"), "\n".join(shell("results.md"))
+    (piped, nights, held), asked = shell("ci.md"), "\n".join(shell("results.md"))
     desk.type(piped)
+    desk.type(nights)
     (desk.folder / "appetite.toml").write_text(fences("ci.md", "toml")[0])
     assert "undecided: asked a share of at most 0.1" in desk.type(held)
     assert json.loads((desk.folder / "audit.json").read_text())["appetite"]["appetite"]["most_undecided"] == 0.1

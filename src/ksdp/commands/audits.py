@@ -44,7 +44,9 @@ def audit(
     ],
     documents: Annotated[
         list[str] | None,
-        typer.Argument(help="With AUDIT: documents that need more runs; with SPEC: more specs, for one table."),
+        typer.Argument(
+            help="After an AUDIT: documents that need more runs; after a SPEC: more specs, for one table."
+        ),
     ] = None,
     with_runs: Annotated[
         int | None,
@@ -303,7 +305,7 @@ def init(
     ] = 0.2,
     check: Annotated[bool, typer.Option("--check", help="Write nothing: only look at the columns.")] = False,
 ) -> None:
-    """Write a commented spec for a data file, with enough runs to certify the margin; print its columns."""
+    """Write a commented spec for a data file, with enough runs to prove documents clear; print its columns."""
     from ksdp.flows.audits.first_spec import first_spec, profile, spec_beside
     from ksdp.storage.store import write_text
 

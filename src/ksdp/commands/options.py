@@ -40,7 +40,7 @@ WorkersOption = Annotated[
 HereOption = Annotated[
     int | None,
     typer.Option(
-        "--here", min=1, help="Number of worker processes, without Prefect and Dask; 1 uses this process."
+        "--here", min=1, help="Number of worker processes here, without Prefect and Dask; 1 uses this process."
     ),
 ]
 DaskOption = Annotated[
@@ -49,7 +49,8 @@ DaskOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 AppetiteOption = Annotated[
-    Path | None, typer.Option("--appetite", help="Risk appetite, a TOML file. The exit code is 0 if it is met.")
+    Path | None,
+    typer.Option("--appetite", help="Risk appetite, a TOML file. The exit code is 0 only if it is met."),
 ]
 ClearanceOption = Annotated[Path, typer.Option("--clearance", help="File to write the signed clearance to.")]
 KeyOption = Annotated[Path, typer.Option("--key", help="Private key of the person who decides (`ksdp keys`).")]
@@ -136,7 +137,8 @@ class PipelineOptions:
     fail_on: Annotated[
         list[FailOn] | None,
         typer.Option(
-            "--fail-on", help="Verdict that the exit code reports; repeatable. A void audit always fails."
+            "--fail-on",
+            help="Finding that makes the exit code other than 0; repeatable. A void audit always fails.",
         ),
     ] = None
 

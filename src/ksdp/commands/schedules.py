@@ -51,11 +51,13 @@ class SpendingOptions:
     """Options that say how many documents a run audits, and at what level."""
 
     full_every: Annotated[
-        int, typer.Option("--full-every", help="Audit all documents every n-th time; 0 is never.")
+        int, typer.Option("--full-every", help="Every n-th audit is of all documents; 0: only the first.")
     ] = 0
     budget: Annotated[
         str,
-        typer.Option("--budget", help="How the level is spent: lord (fresh runs) or spending (runs are reused)."),
+        typer.Option(
+            "--budget", help="lord: fresh runs, findings earn level back; spending: runs are reused, and none do."
+        ),
     ] = "lord"
 
 
@@ -71,7 +73,7 @@ def schedule(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Write a Prefect deployment that audits what changes, on a calendar; the same name again changes it."""
+    """Write a Prefect deployment that audits what has changed, on a calendar; the same name changes it."""
     read, _ = read_spec(spec)
     from ksdp.flows.schedules.serve import add
     from ksdp.storage.schedules.schedule_files import check_schedulable, check_schedule

@@ -127,8 +127,8 @@ class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
-    """Error that the level bounds, under any dependence: the expected share of wrong verdicts (step-ups), or the
-    probability of any wrong one (Holm)."""
+    """Error that `level` limits: the expected share of wrong verdicts (`fdr`), or the probability of even one
+    wrong verdict (`fwer`). Both hold however documents depend on one another."""
     level: _Level = 0.05
     """The error rate that the audit is held to, over all documents."""
     margin: Annotated[float, Field(ge=0, le=1)] = 0.2
@@ -188,13 +188,13 @@ class LeversSpec(Section, frozen=True):
     """Public document frequencies: a first line `documents<TAB>N`, then `term<TAB>documents` a line. Columns that
     it does not hold go. It decides `most_frequent`, and the weights where `idf = "public"`."""
     most_frequent: _Count | None = None
-    """Keep the columns that most documents hold: of the reference, or of this very corpus where there is none. The
-    choice is then announced and nobody protects or audits it, so that no run among parties takes it: the mechanism
-    `term-counts` counts documents with noise, and its result is a reference."""
+    """Keep the columns that most documents have: of the reference, or of this very corpus where there is none. In
+    that case the choice is public, and nothing protects or audits it, so no run among parties accepts it: the
+    mechanism `term-counts` counts documents with noise, and its result is a reference."""
     units: FileName | None = None
     """Public centre and scale of every column of a table: a CSV with `column,centre,scale`."""
     basis: FileName | None = None
-    """A public basis (npy, one row a column that is left, r orthonormal columns): rows become their r products."""
+    """A public basis (npy, one row a column that is left, r orthonormal columns): a row becomes its r products."""
     directions: _Count | None = None
     """Number of the basis' first directions that are kept."""
     clip: Annotated[float, Field(ge=1e-9, allow_inf_nan=False)] | None = None
@@ -218,9 +218,9 @@ class StoreSpec(Section, frozen=True):
     """Data that the store keeps."""
 
     observables: Literal["all", "last", "none"] = "last"
-    """Keep of every run's observables all, or those of the last round, so that `ksdp test` with statistics of
-    these needs no sampling; or nothing, and recompute them from the seed. All rounds are 5 to 11 times as many
-    bytes as the last."""
+    """Observables (what a run publishes) to keep of every run: all, or those of the last round, so that
+    `ksdp test` with statistics of these needs no new runs. `none`: they are computed again from the seed. All
+    rounds take 5 to 11 times as many bytes as the last."""
     values: Literal["small", "all", "none"] = "small"
     """Keep what every statistic gave in every run, so that any document's distributions are drawn at once. `none`
     computes one document's again when it is asked for. `small` keeps them where all take at most 512 MiB."""
@@ -315,8 +315,9 @@ class GainSpec(Section, frozen=True):
     parties: Annotated[int, Field(ge=2, le=64)] | None = None
     """Drawn alike, in place of those that `corpus.party` names. Default: those; three where it names none."""
     public: Annotated[int, Field(ge=2)] | None = None
-    """Documents that are taken as public in each split, and from every party: who learns from them alone is a
-    baseline. With `corpus.levers.basis` it is the first directions of that basis, whatever this says."""
+    """Documents that are taken as public in each split, and from every party: learning from
+    these alone is one of the baselines. With `corpus.levers.basis` it is the first directions of that basis,
+    whatever this says."""
     time: str | None = None
     """Column of a ratings file that says when, as a number. Of every user the latest fifth of the ratings is
     predicted, and nobody learns from it; of ratings without a time a fifth at random."""
@@ -359,7 +360,7 @@ class CorpusSpec(Section, frozen=True):
     encoding: str = "utf-8"
     """How the text of a CSV or JSON lines file is encoded."""
     na_values: tuple[str, ...] = ()
-    """Values of a CSV that stand for a missing number, besides `NA`, `NaN`, `null` and the like."""
+    """Values of a CSV that stand for a missing number, besides the usual ones (`NA`, `NaN`, `null`)."""
     decimal: Literal[".", ","] | None = None
     """Mark before the decimals of a CSV. Default: a point, and a comma too if no comma separates columns."""
     thousands: Literal[".", ",", " ", "'"] | None = None
@@ -424,21 +425,21 @@ class DesignSpec(Section, frozen=True):
     party_size: Fraction | Rows = 0.03
     """Documents (or groups) in a run: a fraction of the corpus, or a number."""
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
-    """Runs in the smaller arm, a document (its mean, where arms are random)."""
+    """Runs that contain a given document or, if fewer, that leave it out; the mean if membership is random."""
     looks: Literal["planned", "end"] = "planned"
     """`planned`: decide at 0.1, 0.17 and 0.3 of the runs, too, where a document is in eight of these, and
     documents times runs are a million or more.
     Only documents that are still undecided are measured further, and the audit ends where there is none. `end`:
     decide once, with every document measured in all runs."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
-    """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
+    """As `with_runs`, for the fresh runs that measure detected leaks again. Default: a quarter of it; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
     """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed. Some
     more runs make up for it. `all`: every run is looked at for every document."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
-    """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
+    """Ids to audit, or how many to draw from the seed. Default: every document (where `design.kind` is `shared`).
     Names of groups, or their number, where the unit is the group."""
     absent: Literal["proved", "measured"] = "proved"
     """Documents that their rarest feature alone gives away, which follows before any run: `proved` sensitive and
