@@ -73,7 +73,7 @@ def file_keys() -> str:
 
 EXAMPLES = """
 ksdp show latest DOCUMENT
-ksdp replay latest DOCUMENT row-space-energy
+ksdp show latest DOCUMENT --again row-space-energy
 ksdp test latest --statistics d-sum,w-sum
 ksdp verify mail.clearance --key ada.pub
 ksdp decide latest DOCUMENT --decision exclude --reason "..." --who Ada

@@ -57,6 +57,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
     },
     "Audit": {
         "audit": "ksdp.commands.audits:audit",
+        "more-runs": "ksdp.commands.audits:more_runs",
         "test": "ksdp.commands.audits:evaluate_statistics",
         "power": "ksdp.commands.audits:power",
         "claim": "ksdp.commands.audits:claim",
@@ -69,7 +70,6 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "show": "ksdp.commands.findings:show",
         "compare": "ksdp.commands.findings:compare",
         "dossier": "ksdp.commands.findings:dossier",
-        "replay": "ksdp.commands.findings:replay",
         "sql": "ksdp.commands.findings:sql",
         "review": "ksdp.commands.reviews:review",
     },

@@ -116,7 +116,7 @@ def test_an_audit_that_does_not_meet_it_says_what_to_do(folder: Path) -> None:
     assert found.exit_code in (3, 4)
     assert "FAIL" in found.stderr
     assert "undecided: asked a share of at most 0, found" in found.stderr
-    assert "(`ksdp audit AUDIT`)" in found.stderr
+    assert "(`ksdp more-runs AUDIT`)" in found.stderr
     assert "\nnext    Do not take the" in found.stderr
     assert "would decide half" in found.stderr
     shown = repr(ksdp.load(folder / "store"))

@@ -33,7 +33,7 @@ READERS = (["list"], ["show", "{audit}"], ["log"], ["audit", "spec.toml"])
 WRITERS = (
     ["audit", "other.toml"],
     ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--who", "Ada"],
-    ["audit", "{audit}", "3"],
+    ["more-runs", "{audit}", "3"],
     ["schedule", "spec.toml", "--cron", "0 3 * * *"],
 )
 

@@ -109,7 +109,7 @@ def as_typed(*arguments: str | Path) -> Ran:
     return Ran(int(left.value.code or 0), out.getvalue(), err.getvalue())
 
 
-COMPUTE = frozenset({"audit", "test", "clear"})
+COMPUTE = frozenset({"audit", "more-runs", "test", "clear"})
 """Commands with an option `--here`."""
 
 

@@ -1,4 +1,4 @@
-"""Make audits: `demo`, `init`, `plan`, `audit`, `test`, `power`, `mechanisms`, `claim`."""
+"""Make audits: `demo`, `init`, `plan`, `audit`, `more-runs`, `test`, `power`, `mechanisms`, `claim`."""
 
 from __future__ import annotations
 
@@ -38,47 +38,57 @@ if TYPE_CHECKING:
 @with_options
 def audit(
     *,
-    spec: Annotated[
-        str,
-        typer.Argument(help="A spec, FILE.toml; or an audit to continue with more runs.", metavar="SPEC|AUDIT"),
+    specs: Annotated[
+        list[Path], typer.Argument(help="The spec, a TOML file; several for one table.", metavar="SPEC")
     ],
-    documents: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="After an AUDIT: documents that need more runs; after a SPEC: more specs, for one table."
-        ),
-    ] = None,
-    with_runs: Annotated[
-        int | None,
-        typer.Option(
-            "--with-runs", min=2, help="With AUDIT: number of runs in the smaller arm. Default: the forecast."
-        ),
-    ] = None,
-    held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     pipeline: PipelineOptions,
     appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit every document of a corpus, or continue an audit with more runs. The same command resumes it."""
-    if not spec.endswith(".toml"):
-        if appetite is not None:
-            raise InputError("`--appetite` goes with a spec; an audit that is continued keeps its own.")
-        wanted = _continued(store, spec, documents, with_runs, where.place(), held)
-        _report_audit(wanted, pipeline, None, as_json)
-    specs = [spec, *(documents or ())]
-    if with_runs is not None or not all(one.endswith(".toml") for one in specs):
-        raise InputError(f"documents and `--with-runs` go with an audit's id; {spec} is a spec.")
-    several = {name: read_spec(Path(name)) for name in specs}  # a spec that is refused imports nothing heavy
+    """Audit every document of a corpus. The same command resumes it."""
+    opened = {str(spec): read_spec(spec) for spec in specs}  # a spec that is refused imports nothing heavy
     place = where.place()
     if len(specs) > 1:
         if (appetite, pipeline.junit, pipeline.sarif) != (None, None, None):
             raise InputError("`--appetite`, `--junit` and `--sarif` are for one spec: name no other.")
-        made = {name: _audited(read, store, place, None)[0] for name, read in several.items()}
-        _report_several(made, pipeline.fail_on, as_json)
-    summary, limits = _audited(several[spec], store, place, appetite)
-    _report_audit(summary, pipeline, limits, as_json, shlex.quote(spec))
+        summaries = {name: _audited(read, store, place, None)[0] for name, read in opened.items()}
+        _report_several(summaries, pipeline.fail_on, as_json)
+    ((name, read),) = opened.items()
+    summary, limits = _audited(read, store, place, appetite)
+    _report_audit(summary, pipeline, limits, as_json, shlex.quote(name))
+
+
+@with_options
+def more_runs(
+    *,
+    audit: AuditArgument,
+    documents: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Documents that need more runs. Default: those that people decided `more-runs` about."
+        ),
+    ] = None,
+    with_runs: Annotated[
+        int | None,
+        typer.Option("--with-runs", min=2, help="Number of runs in the smaller arm. Default: the forecast."),
+    ] = None,
+    lock: Annotated[int | None, typer.Option("--lock", hidden=True)] = None,
+    store: StoreOption = Path("ksdp-store"),
+    where: PlaceOptions,
+    pipeline: PipelineOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a finished audit with more runs for some documents. The same command resumes it."""
+    from ksdp.flows.reviews import WantedRuns
+    from ksdp.flows.reviews import more_runs as run_more
+    from ksdp.terminal import terminal
+
+    wanted, place = WantedRuns(tuple(documents) if documents else None, with_runs), where.place()
+    with terminal():
+        summary = run_more(store, opened_audit(store, audit)[1], wanted, place, held=lock)
+    _report_audit(summary, pipeline, None, as_json)
 
 
 def _audited(
@@ -103,17 +113,6 @@ def _report_several(made: Mapping[str, Summary], fail_on: Sequence[str] | None, 
     typer.echo(json.dumps(rows) if as_json else pd.DataFrame(rows).to_string(index=False))
     codes = {exit_code(summary, fail_on) for summary in made.values()}
     raise typer.Exit(next((code for code in (5, 3, 4) if code in codes), 0))
-
-
-def _continued(
-    store: Path, audit: str, documents: list[str] | None, with_runs: int | None, place: Place, held: int | None
-) -> Summary:
-    from ksdp.flows.reviews import WantedRuns, more_runs
-    from ksdp.terminal import terminal
-
-    wanted = WantedRuns(tuple(documents) if documents else None, with_runs)
-    with terminal():
-        return more_runs(store, opened_audit(store, audit)[1], wanted, place, held=held)
 
 
 def _report_audit(

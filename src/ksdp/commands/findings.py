@@ -8,7 +8,7 @@ import sys
 from contextlib import nullcontext, redirect_stderr
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -79,6 +79,9 @@ def show(
     *,
     audit: AuditArgument,
     document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
+    again: Annotated[
+        str | None, typer.Option("--again", help="Statistic of the document to compute again from the seed.")
+    ] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of documents to list.")] = 10,
     html: Annotated[Path | None, typer.Option("--html", help="HTML file to write the report to.")] = None,
     store: StoreOption = Path("ksdp-store"),
@@ -86,7 +89,10 @@ def show(
     appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the findings of an audit, or of one document. The exit code is 0 without --fail-on and --appetite."""
+    """Show the findings of an audit, or of one document. The exit code is 0 without --fail-on and --appetite.
+
+    With --again, one number is computed again, and the exit code is 1 if it differs from the stored one.
+    """
     from ksdp.storage.audits.history import read_summary
 
     opened, audit = opened_audit(store, audit)
@@ -94,6 +100,10 @@ def show(
         raise InputError(
             "`--html`, `--junit`, `--sarif`, `--fail-on` and `--appetite` are for a whole audit: name no document."
         )
+    if again is not None:
+        if document is None:
+            raise InputError("`--again` computes a number of one document: name the document after the audit.")
+        _show_again(store, audit, document, again, as_json)
     if document is None:
         limits = read_asked(appetite)
         from ksdp.dashboards.audits.result import audit_result
@@ -180,20 +190,13 @@ def _left_out(store: Store, summary: Summary, document: str) -> bool:
     return document in open_corpus(store.corpus(summary.corpus)).left_out
 
 
-def replay(
-    audit: AuditArgument,
-    document: Annotated[str, typer.Argument(help="Id of a document.")],
-    statistic: Annotated[str, typer.Argument(help="Name of a statistic that the audit tested.")],
-    store: StoreOption = Path("ksdp-store"),
-    as_json: JsonOption = False,
-) -> None:
-    """Compute one number again from the seed. The exit code is 1 if it differs."""
-    from ksdp.flows.audits.replay import replay as run_replay
+def _show_again(store: Path, audit: str, document: str, statistic: str, as_json: bool) -> NoReturn:
+    """Print one number as it is stored and as the seed gives it again."""
+    from ksdp.flows.audits.replay import replay
     from ksdp.terminal import terminal
 
-    audit = opened_audit(store, audit)[1]
     with terminal():
-        out = run_replay(store, audit, document, statistic)
+        out = replay(store, audit, document, statistic)
     if as_json:
         typer.echo(json.dumps(out))
     else:

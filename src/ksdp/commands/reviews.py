@@ -117,7 +117,7 @@ def decide(
     else:
         typer.echo("\n".join(entry_line(one) for one in made))
     if entry.decision == "more-runs":
-        typer.echo(f"`ksdp audit {subject}` runs them.", err=True)
+        typer.echo(f"`ksdp more-runs {subject}` runs them.", err=True)
 
 
 def _subject(spec: Path, *, groups: bool) -> Subject:

@@ -136,7 +136,7 @@ def _listed(store: Store, audit: str, query: Mapping[str, list[str]]) -> list[st
 def begin_runs(audit: str, actions: Actions) -> str:
     """Begin more runs, or say how a person does; the decisions stand in the log whatever becomes of it."""
     if actions.more_runs is None:
-        return f"`ksdp audit {audit}` runs them."
+        return f"`ksdp more-runs {audit}` runs them."
     try:
         return actions.more_runs(audit)
     except KsdpError as error:

@@ -48,18 +48,18 @@ from ksdp.tasks.audit_ref import AuditRef, open_plan
 
 
 def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
-    """Start `ksdp audit AUDIT` for all that more runs are decided for, and say in a sentence what was done."""
+    """Start `ksdp more-runs AUDIT` for all that more runs are decided for, and say in a sentence what was done."""
     shared = read_spec(store.audit(audit)).design.kind == "shared"
     with claimed(store, audit) as mine:
         if mine is None:
             return _under_way((read_progress(store, audit) or {}).get("state"), shared)
         now = clock().isoformat(timespec="seconds")
         write_progress(store, audit, {"state": "starting", "started": now, "changed": now, "process": os.getpid()})
-        command = [sys.executable, "-m", "ksdp", "audit", audit, "--store", str(store.root)]
+        command = [sys.executable, "-m", "ksdp", "more-runs", audit, "--store", str(store.root)]
         try:
             with open_log(store, audit) as output:
                 process = subprocess.Popen(
-                    [*command, "--held", str(mine)],
+                    [*command, "--lock", str(mine)],
                     pass_fds=[mine],
                     stdin=subprocess.DEVNULL,
                     stdout=output,

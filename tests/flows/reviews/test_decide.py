@@ -182,7 +182,7 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
     decide(store, audit, [excluded], "exclude", "why", "Ana", NOW)
     told = ("--decision", "more-runs", "--reason", "close", "--who", "Ana")
     ksdp("decide", audit, asked, *told, "--store", store, check=0)
-    ran = ksdp("audit", audit, "--store", store, "--json")
+    ran = ksdp("more-runs", audit, "--store", store, "--json")
     again = ran.out
     assert ran.code in {0, 3, 4}, ran.err
     assert again["cached_runs"] == 768

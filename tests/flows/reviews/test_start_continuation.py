@@ -109,7 +109,7 @@ def test_where_nothing_may_be_started_the_command_is_named(
     client, audit = dashboard(decided, start=False), audited[1]
     assert client.post(f"/audits/{audit}/more-runs", data={}, headers=OURS).status_code == 400
     assert "No decision asks for more runs" in words(client.get(f"/audits/{audit}/more-runs").text)
-    assert f"ksdp audit {audit} runs them" in want(client, audit, kinds["undecided"][0])
+    assert f"ksdp more-runs {audit} runs them" in want(client, audit, kinds["undecided"][0])
     assert read_progress(Store(decided), audit) is None
     page = client.get(f"/queue?audit={audit}").text
     assert "which are not started yet" in words(page)

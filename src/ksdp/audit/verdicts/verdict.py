@@ -41,7 +41,7 @@ class Verdict(StrEnum):
     UNDECIDED = (
         *("undecided", 4, False),
         "Proved neither to leak more than the margin of {margin} nor to leak less. This is not the same as safe.",
-        "`ksdp audit AUDIT`",
+        "`ksdp more-runs AUDIT`",
     )
 
 

@@ -455,7 +455,7 @@ def _again(audit: str) -> tuple[Fact, ...]:
     same = f"with the specification below and the same corpus: it makes {audit} again."
     return (
         Fact("To repeat it", (f"ksdp audit SPEC --store STORE, {same}",), "measured"),
-        Fact("To check one number", (f"ksdp replay {audit} DOCUMENT STATISTIC --store STORE",), "measured"),
+        Fact("To check one number", (f"ksdp show {audit} DOCUMENT --again STATISTIC --store STORE",), "measured"),
         Fact("For machines", (f"ksdp dossier {audit} --json: this dossier as one object.",), "measured"),
     )
 
