@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -53,6 +54,30 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def accepted(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A list of all but one document of a run without noise, whose risk somebody accepted: its sizes count."""
+    folder = tmp_path_factory.mktemp("accepted")
+    for name in ("rows.csv", "ada.key", "ada.pub"):
+        shutil.copy(desk / name, folder)
+    rows = pd.read_csv(folder / "rows.csv", index_col="row")
+    rows[1:].to_csv(folder / "rest.csv")
+    rows[1:7].to_csv(folder / "few.csv")
+    rows[1:].assign(d=1.0).to_csv(folder / "wide.csv")
+    spec = folder / "spec.toml"
+    spec.write_text(
+        SPEC.replace('columns = ["a", "b", "c"]\n', "")
+        .replace("moments", "pd-svd")
+        .replace("advantage = 0.5\n", "")
+    )
+    by, store = ("--reason", "small", "--who", "ada"), ("--store", folder / "store")
+    typed("audit", spec, *store)
+    typed("decide", "latest", *rows.index[1:], "--decision", "accept", *by, *store)
+    typed("decide", "latest", rows.index[0], "--decision", "exclude", *by, *store)
+    typed("clear", spec, *store, "--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada")
+    return folder
+
+
 def gate(desk: Path, data: str = "rows.csv", spec: str = "spec.toml", key: str = "ada.pub") -> tuple[str, ...]:
     return ksdp.require_clearance(desk / "list", desk / spec, desk / data, keys=[desk / key])
 
@@ -75,6 +100,40 @@ def test_what_differs_is_named(desk: Path, change: dict[str, str], failed: str, 
     with pytest.raises(ClearanceError, match=said) as refused:
         gate(desk, **change)
     assert refused.value.failed == failed
+
+
+@pytest.mark.parametrize(
+    ("data", "failed", "said"),
+    [
+        ("rows.csv", "documents", "does not list 1 of the 40 documents of rows.csv, 'r00' among them"),
+        ("few.csv", "sizes", "6 documents enter, and the audited databases had 20"),
+        ("wide.csv", "documents", "wide.csv has other columns"),
+    ],
+)
+def test_the_list_and_its_sizes_bind(accepted: Path, data: str, failed: str, said: str) -> None:
+    assert len(gate(accepted, "rest.csv")) == 39
+    with pytest.raises(ClearanceError, match=said) as refused:
+        gate(accepted, data)
+    assert refused.value.failed == failed
+
+
+@pytest.mark.parametrize("changed", ["spec", "corpus", "drawn"])
+def test_another_spec_or_corpus_and_a_draw_are_refused(desk: Path, tmp_path: Path, changed: str) -> None:
+    folder = tmp_path / "desk"
+    shutil.copytree(desk, folder)
+    spec = folder / "spec.toml"
+    if changed == "corpus":
+        pd.read_csv(folder / "rows.csv", index_col="row")[1:].to_csv(folder / "rows.csv")
+    elif changed == "spec":
+        spec.write_text(SPEC.replace("margin = 0.5", "margin = 0.6"))
+    else:
+        spec.write_text(SPEC.replace("[mechanism]", "[corpus.levers]\ndrawn = 0.5\n[mechanism]", 1))
+        (folder / "list").unlink()
+        signing = ("--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada")
+        typed("clear", spec, "--store", folder / "store", *signing)
+    with pytest.raises(ClearanceError) as refused:
+        gate(folder)
+    assert refused.value.failed == changed
 
 
 def test_nothing_goes_through_when_it_is_no_longer_in_force(desk: Path) -> None:

@@ -689,9 +689,9 @@ def require_clearance(
     if whole.matrix.shape[1] != used.matrix.shape[1]:
         raise ClearanceError("documents", f"{Path(data).name} has other columns than the audited corpus.")
     unlike = np.flatnonzero(np.diff(sp.csr_array(whole.matrix[[rows[n] for n in ids]] != used.matrix).indptr))
-    if len(unlike) or len(set(ids)) < len(ids):
-        one = ids[int(unlike[0])] if len(unlike) else max(ids, key=ids.count)
-        raise ClearanceError("documents", f"{one!r} in {Path(data).name} is not the document that was audited.")
+    if len(unlike):
+        first = ids[int(unlike[0])]
+        raise ClearanceError("documents", f"{first!r} in {Path(data).name} is not the document that was audited.")
     entering = restrict(against.corpus, np.flatnonzero(np.isin(against.corpus.ids, ids)))
     check_sizes(path, cleared, entering_units(cleared, entering))
     return tuple(ids)
