@@ -83,8 +83,8 @@ def _known_score(leak: ArrayLeak, numbers: Floats, deviations: Floats) -> Floats
     return np.asarray((off / deviations * np.sign(leak.amounts)).sum(axis=1))
 
 
-def _distance(held: Floats, free: Floats) -> float:
-    gap = widest_gap(held, free)
+def _distance(included: Floats, excluded: Floats) -> float:
+    gap = widest_gap(included, excluded)
     return 0.0 if gap is None else gap.distance
 
 

@@ -578,7 +578,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
         statement=list_statement(
             counts,
             margin=spec.decision_in_run.margin,
-            asked=evidence.attempts,
+            attempts=evidence.attempts,
             rows=plan.holdings.size,
             among=drawn_from(plan),
             four_eyes=seen.policy.four_eyes,
