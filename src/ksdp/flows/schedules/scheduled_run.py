@@ -186,7 +186,7 @@ async def _attempt(store: str, schedule: Schedule, full: bool) -> _Attempted:
     ref = ready.held_to(seen.appetite).ref
     with ExitStack() as held:
         await _hold_store(opened, held)
-        cluster = held.enter_context(open_workers(schedule.workers, asked=seen.spec.cluster))
+        cluster = held.enter_context(open_workers(schedule.workers, spec=seen.spec.cluster))
         made = await audit(ref.store, ref.audit, ref.corpus, cluster.address, True, ref.blocks, ref.code)
         return _Attempted(seen, made)
 
