@@ -219,10 +219,8 @@ class Search:
             trial = self.gained(setting)
             proved = "" if trial.promised is None else f", proved {trial.promised:.2g}"
             proved += f", {trial.absent} documents given away before any run" if trial.absent else ""
-            words = (
-                f"refused: {trial.refused}" if trial.gain is None else f"gains {gain_words(trial.gain)}{proved}"
-            )
-            current().say(f"{setting.name}: {words}")
+            note = f"refused: {trial.refused}" if trial.gain is None else f"gains {gain_words(trial.gain)}{proved}"
+            current().say(f"{setting.name}: {note}")
             current().advance(1)
 
     def gained(self, setting: Setting, of: Spec | None = None) -> Tried:
