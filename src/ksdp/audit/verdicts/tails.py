@@ -42,7 +42,7 @@ class TailTable:
     """Whether the strongest tail is among the highest values."""
     size: Ints
     """Runs in the strongest tail; 0 where there is none."""
-    held: Ints
+    inside: Ints
     """How many of these held the document."""
 
 
@@ -164,6 +164,6 @@ def tail_table(
     )
     sizes = tail_sizes(runs)
     lf = np.array([math.lgamma(i + 1.0) for i in range(runs + 1)])
-    _tails(values, ordered, inclusion, sizes, lf, (table.log10_p, table.highest, table.size, table.held))
+    _tails(values, ordered, inclusion, sizes, lf, (table.log10_p, table.highest, table.size, table.inside))
     table.log10_p[:] /= math.log(10)
     return table
