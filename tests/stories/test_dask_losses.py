@@ -97,7 +97,7 @@ def asked(name: str, **given: object) -> ClusterSpec:
 
 def test_a_named_cluster_speaks_tls_and_calls_are_made_there() -> None:
     given = {"threads_per_worker": 1, "n_workers": 0, "dashboard_address": "127.0.0.1:0"}
-    with open_workers(asked=asked("distributed.LocalCluster", workers=1, arguments=given)) as workers:
+    with open_workers(spec=asked("distributed.LocalCluster", workers=1, arguments=given)) as workers:
         assert workers.address.startswith("tls://")
         assert workers.count == 1
         assert spread(workers.address, str.upper, [("a",), ("b",)], lambda _: None) == ["A", "B"]
@@ -112,7 +112,7 @@ def test_without_tls_or_workers_nothing_is_sent(
     monkeypatch.setattr("ksdp.tasks.cluster._PATIENCE", 1.0)
     empty = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", **given}
     started = asked("distributed.LocalCluster", arguments=empty)
-    with pytest.raises(InputError, match=said), open_workers(asked=started):
+    with pytest.raises(InputError, match=said), open_workers(spec=started):
         pass
 
 

@@ -49,5 +49,5 @@ def test_other_names_are_refused(name: str, said: str) -> None:
 
 def test_what_does_not_start_is_said() -> None:
     nowhere = asked("distributed.SSHCluster", arguments={"hosts": []})
-    with pytest.raises(InputError, match="does not start .ValueError"), open_workers(asked=nowhere):
+    with pytest.raises(InputError, match="does not start .ValueError"), open_workers(spec=nowhere):
         pass

@@ -104,8 +104,8 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Opened:
     elif isinstance(mechanism, Mapping):
         tables["mechanism"] = dict(mechanism)
     elif isinstance(mechanism, str):
-        known = _check_parameters(mechanism, rest)
-        final = {"opens": "final"} if "opens" in known else {}  # as `ksdp init` writes
+        parameters = _check_parameters(mechanism, rest)
+        final = {"opens": "final"} if "opens" in parameters else {}  # as `ksdp init` writes
         tables["mechanism"] = {"name": mechanism} | final | rest
     else:
         draft = _draft(tables, rest)
@@ -146,14 +146,14 @@ def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> Collection
     """The parameters of an installed mechanism; refuse what is none and no setting: it was meant to be one."""
     if ":" in mechanism:
         return ()  # its folder is not importable yet; whoever makes it checks
-    known = installed_parameters(mechanism)
+    parameters = installed_parameters(mechanism)
     for name in settings:
-        if name not in known:
+        if name not in parameters:
             raise InputError(
                 f"`{name}` is neither a setting nor a parameter of {mechanism}; "
-                f"{meant(name, [*KEYS, *_OWN, *known])}its parameters are {', '.join(known)}."
+                f"{meant(name, [*KEYS, *_OWN, *parameters])}its parameters are {', '.join(parameters)}."
             )
-    return known
+    return parameters
 
 
 def lent_key(made: Any, mechanism: Any, version: Any) -> str:
@@ -222,12 +222,12 @@ def _statistics(table: Mapping[str, Any], objects: dict[str, Any], dense: bool) 
 
 def _with_labels(corpus: Corpus, labels: Any) -> Corpus:
     """The corpus with one more column: who knows a document knows its label."""
-    known = np.asarray(labels)
-    if len(known) != len(corpus) + len(corpus.left_out):
-        raise InputError(f"`y` must have one label a document ({len(corpus)}); got {len(known)}.")
+    targets = np.asarray(labels)
+    if len(targets) != len(corpus) + len(corpus.left_out):
+        raise InputError(f"`y` must have one label a document ({len(corpus)}); got {len(targets)}.")
     if corpus.left_out:
         raise InputError("documents without features cannot have labels; leave them out of the data and of `y`.")
-    codes = np.unique(known, return_inverse=True)[1].astype(np.float64)
+    codes = np.unique(targets, return_inverse=True)[1].astype(np.float64)
     matrix = sp.csr_array(sp.hstack([corpus.matrix, sp.csr_array(codes[:, None])], format="csr"))
     return Corpus(matrix, corpus.ids, corpus.party, corpus.group, corpus.left_out)
 

@@ -138,14 +138,14 @@ def audit(
 
 def signature_of_calls() -> inspect.Signature:
     """The signature of `ksdp.audit`, with every setting and its default."""
-    *known, others = inspect.signature(audit).parameters.values()
+    *named, others = inspect.signature(audit).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     types = {section: get_type_hints(model) for section, model in SETTINGS.items()}
     settings = [
         inspect.Parameter(key, keyword, default=_default(key), annotation=types[section][key])
         for key, section in KEYS.items()
     ]
-    return inspect.Signature([*known, *settings, others], return_annotation=audit.__annotations__["return"])
+    return inspect.Signature([*named, *settings, others], return_annotation=audit.__annotations__["return"])
 
 
 def settings_words() -> str:
@@ -305,11 +305,11 @@ def compare(*audits: Audit) -> pd.DataFrame:
 
     if not audits:
         raise InputError("`audits` must name at least one audit.")
-    specs = pd.json_normalize([one.summary.spec.model_dump(mode="json") for one in audits])
+    specs = pd.json_normalize([a.summary.spec.model_dump(mode="json") for a in audits])
     written = specs.map(str)
-    rows = [one.summary.row | {"median_D": float(np.nanmedian(one.arrow()["distance"]))} for one in audits]
+    rows = [a.summary.row | {"median_D": float(np.nanmedian(a.arrow()["distance"]))} for a in audits]
     table = pd.concat([specs.loc[:, written.nunique() > 1], pd.DataFrame(rows)], axis=1)
-    return table.set_index(pd.Index([one.id for one in audits], name="audit"))
+    return table.set_index(pd.Index([a.id for a in audits], name="audit"))
 
 
 def load(store: str | Path, audit: str = "latest") -> Audit:
@@ -327,8 +327,8 @@ def load(store: str | Path, audit: str = "latest") -> Audit:
     """
     from ksdp.storage.audits.history import opened_audit, read_summary
 
-    opened, known = opened_audit(Path(store), audit)
-    return Audit(opened.root, read_summary(opened.audit(known)))
+    opened, identifier = opened_audit(Path(store), audit)
+    return Audit(opened.root, read_summary(opened.audit(identifier)))
 
 
 class Advised(dict[str, Any]):
@@ -347,12 +347,12 @@ class Advised(dict[str, Any]):
         import pandas as pd
 
         rows = []
-        for place, one in enumerate(self["tried"]):
-            leak, gain = one["leak"] or {}, one["gain"] or {}
-            gained = {"value": one["value"], "gain": gain.get("mean"), "gain_low": gain.get("low")}
-            result = {**gained, "proved": one["promised"], "leak": leak.get("high")}
-            notes = {"above": leak.get("above"), "best": place == self["best"], "refused": one["refused"]}
-            rows.append({**one["setting"], **result, **notes})
+        for place, trial in enumerate(self["tried"]):
+            leak, gain = trial["leak"] or {}, trial["gain"] or {}
+            gained = {"value": trial["value"], "gain": gain.get("mean"), "gain_low": gain.get("low")}
+            result = {**gained, "proved": trial["promised"], "leak": leak.get("high")}
+            notes = {"above": leak.get("above"), "best": place == self["best"], "refused": trial["refused"]}
+            rows.append({**trial["setting"], **result, **notes})
         return pd.DataFrame(rows)
 
     def __repr__(self) -> str:

@@ -61,7 +61,7 @@ def _as_given(table: pa.Table, kind: type, *index: str) -> Any:
     """A table as such a frame; as one of pandas where it is none, or has no Arrow tables."""
     library = kind.__module__.partition(".")[0].removeprefix("_")
     if library in ("polars", "duckdb"):
-        plain = [(one.name, getattr(one.type, "value_type", one.type)) for one in table.schema]
+        plain = [(column.name, getattr(column.type, "value_type", column.type)) for column in table.schema]
         return import_module(library).from_arrow(table.cast(pa.schema(plain)))  # polars joins no codes with names
     return table if library == "pyarrow" else table.to_pandas().set_index([*index])
 
@@ -155,8 +155,8 @@ class Audit:
         from ksdp.flows.audits.replay import curve_of
         from ksdp.storage.audits.documents import stored_statistics
 
-        names, found = stored_statistics(self.summary), self.document(document)
-        tests = {test.statistic: test.log10_p for test in found.tests if test.statistic in names}
+        names, finding = stored_statistics(self.summary), self.document(document)
+        tests = {test.statistic: test.log10_p for test in finding.tests if test.statistic in names}
         if not tests:
             raise InputError(f"document {document!r} has no values: no run measured it.")
         wanted = statistic or min(tests, key=tests.__getitem__)
@@ -252,13 +252,13 @@ class Audit:
         alike = () if started is None else ledger.attempts_at(started.question)
         names = {Path("corpora") / source.corpus(summary.corpus).name, Path("audits") / summary.audit}
         names |= {Path(*Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
-        names |= {Path("audits") / one.audit for one in alike if source.audit(one.audit).is_dir()}
+        names |= {Path("audits") / attempt.audit for attempt in alike if source.audit(attempt.audit).is_dir()}
         for name in sorted(names):
             shutil.copytree(source.root / name, target.root / name, dirs_exist_ok=True)
         if started is not None:
             copy_attempts(source, target, started.question)
-        if (asked := kept_appetite(source, summary.audit)) is not None:
-            keep_appetite(target, summary.audit, asked)
+        if (appetite := kept_appetite(source, summary.audit)) is not None:
+            keep_appetite(target, summary.audit, appetite)
         copy_reviews(source.root, target.root)
         return target.root
 

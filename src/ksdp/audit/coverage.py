@@ -158,11 +158,11 @@ def exact_numbers(mechanism: Mechanism, announced: Iterable[Release], seen: Iter
     return most
 
 
-def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
+def followed(counts: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
     """Numbers of a final output that say who was in to whoever follows the run, which no column does."""
-    if not who.told_by(sum(found.values())):
+    if not who.told_by(sum(counts.values())):
         return ()
-    return tuple(_FOLLOWED.format(name, numbers, who.count) for name, numbers in found.items())
+    return tuple(_FOLLOWED.format(name, numbers, who.count) for name, numbers in counts.items())
 
 
 def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def enumerated(who: MayBeIn) -> tuple[str, ...]:
     return (_ENUMERATED.format(size, who.count, databases, _FEWEST_DATABASES),) if few else ()
 
 
-def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
+def unlearnt(release: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
     """Numbers that tell who was in to whoever follows the mechanism, of which a learnt rule sees too little.
 
     An attacker who runs the mechanism has one equation for each number: m numbers hold m / n of the inclusion of
@@ -202,10 +202,10 @@ def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
     that equations tell apart. Of recorded runs nobody can tell noise from what is no sum: both count.
     """
     needed = who.needed
-    if not who.told_by(_UNEQUAL * found.numbers):
+    if not who.told_by(_UNEQUAL * release.numbers):
         return ()
-    seen = (1.0 - found.interaction) * needed / (needed + found.numbers / runs) if runs else 0.0
-    return () if seen >= _MOSTLY else (_UNLEARNT.format(found.numbers, who.count, runs, seen),)
+    seen = (1.0 - release.interaction) * needed / (needed + release.numbers / runs) if runs else 0.0
+    return () if seen >= _MOSTLY else (_UNLEARNT.format(release.numbers, who.count, runs, seen),)
 
 
 def enough_numbers(share: float) -> float:

@@ -96,11 +96,11 @@ def make_plan(opened: Opened) -> Plan:
     )
 
 
-def _pool(corpus: Corpus, held: Holdings, mechanism: Mechanism, planted: Sequence[ArrayLeak]) -> Pool:
+def _pool(corpus: Corpus, holdings: Holdings, mechanism: Mechanism, planted: Sequence[ArrayLeak]) -> Pool:
     """Describe the databases: some of the victim's units, and all or half of those of others."""
-    units = held.units
-    mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
-    share = held.size / max(len(mine), 1)
+    units = holdings.units
+    mine, others = holdings.victim, np.sort(np.concatenate([holdings.honest, holdings.coalition]))
+    share = holdings.size / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
     group = _groups_of(units, mine)
     leaks = tuple(replace(leak, unit=int(np.searchsorted(mine, leak.unit))) for leak in planted)
@@ -109,11 +109,11 @@ def _pool(corpus: Corpus, held: Holdings, mechanism: Mechanism, planted: Sequenc
     if not len(others):
         return Pool(own, share, None, mechanism, **options)
     fixed = rows_of(corpus.matrix, units.rows(others))
-    shared = 0.5 if held.drawn else 1.0
-    pool = Pool(own, share, fixed, mechanism, shared, bool(len(held.coalition)), **options)
-    if not (len(held.honest) and len(held.coalition)):
+    shared = 0.5 if holdings.drawn else 1.0
+    pool = Pool(own, share, fixed, mechanism, shared, bool(len(holdings.coalition)), **options)
+    if not (len(holdings.honest) and len(holdings.coalition)):
         return pool
-    honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
+    honest, coalition = (rows_of(corpus.matrix, units.rows(r)) for r in (holdings.honest, holdings.coalition))
     return replace(pool, honest=honest, coalition=coalition)
 
 
@@ -198,7 +198,7 @@ def planned_statistics(
     names: Sequence[str],
     mechanism: Mechanism,
     shown: ReleaseSchema,
-    held: Holdings,
+    holdings: Holdings,
     background: Mapping[str, Any],
     runs: int,
     margin: float,
@@ -206,20 +206,20 @@ def planned_statistics(
     """Choose the statistics that a spec asks for and the mechanism's observables allow."""
     own = own_statistics(mechanism)
     others = default_statistics(shown.seen, background, own)
-    dear = _left_out(others, shown, held.unknown)
+    dear = _left_out(others, shown, holdings.unknown)
     others = tuple(s for s in others if s.name not in dear)
-    learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*names, *families))
+    learnt, missing = _simulated(mechanism, shown, holdings, others, by_name=SIMULATED in (*names, *families))
     brought: tuple[Statistic, ...] = () if missing else SIMULATIONS
     chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
-    further = _further(mechanism, held, learnt, margin)
+    further = _further(mechanism, holdings, learnt, margin)
     chosen = tuple(s.over(learnt, runs, further) if isinstance(s, SimulatedStatistic) else s for s in chosen)
-    needs = _left_out([s for s in chosen if s.name not in names], shown, held.unknown)
+    needs = _left_out([s for s in chosen if s.name not in names], shown, holdings.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen = tuple(s for s in chosen if s.name not in needs)
     skipped = skipped | needs
     if not chosen:
         raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
-    if held.units.word == "group":
+    if holdings.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
         each = (GroupMean(statistic) for statistic in chosen if not isinstance(statistic, SimulatedStatistic))
         chosen = (*chosen, *each, *solved)
@@ -239,33 +239,33 @@ MOST_LEARNT_IN_PART = 2**15
 
 
 def _simulated(
-    mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, others: Sequence[Statistic], *, asked: bool
+    mechanism: Mechanism, shown: ReleaseSchema, holdings: Holdings, others: Sequence[Statistic], *, by_name: bool
 ) -> tuple[tuple[Release, ...], str]:
     """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
     if untrained := _untrained(mechanism):
         return (), untrained
-    if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
+    if is_own(mechanism) or by_name:  # of somebody's own mechanism no other statistic knows anything
         return shown.read, ""
-    if rounds_solved(mechanism, shown.read, held.unknown):
+    if rounds_solved(mechanism, shown.read, holdings.unknown):
         return (), "no equations that say who was in: these do"
-    little = held.unknown * shown.numbers <= _MOST_PRODUCT
-    if little and held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:
+    little = holdings.unknown * shown.numbers <= _MOST_PRODUCT
+    if little and holdings.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:
         return shown.read, ""
     arrays = unweighed(shown.read, shown.seen, others)
     numbers = sum(math.prod(array.shape) for array in arrays)
-    if arrays and numbers <= MOST_LEARNT_FROM and held.unknown <= MOST_LEARNT_IN_PART:
+    if arrays and numbers <= MOST_LEARNT_FROM and holdings.unknown <= MOST_LEARNT_IN_PART:
         return arrays, ""
     most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"
     return (), f"{most}, or `statistics.names` to name it"
 
 
-def _further(mechanism: Mechanism, held: Holdings, learnt: Sequence[Release], margin: float) -> int:
+def _further(mechanism: Mechanism, holdings: Holdings, learnt: Sequence[Release], margin: float) -> int:
     """Training runs of one decomposition each; 0 of what takes longer."""
     own = own_mechanism(mechanism)
     if not isinstance(own, PDSVD) or own.solver != "limit":
         return 0
-    numbers = numbers_and_products(learnt)
-    return further_runs(int(held.units.sizes.sum()), held.units.matrix.shape[1], numbers, held.share, margin)
+    units, numbers = holdings.units, numbers_and_products(learnt)
+    return further_runs(int(units.sizes.sum()), units.matrix.shape[1], numbers, holdings.share, margin)
 
 
 def _untrained(mechanism: Mechanism) -> str:
@@ -280,68 +280,68 @@ def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: 
     return {name: f"needs {what}" for name, what in lacking.items() if what}
 
 
-def absence_of(spec: Spec, held: Holdings, seen: Sequence[Release]) -> Absence | None:
+def absence_of(spec: Spec, holdings: Holdings, seen: Sequence[Release]) -> Absence | None:
     """Bounds that absence proves for each of the victim's units, in order; None if it proves nothing."""
-    shown, units = "" if spec.planted else absence_shown(seen), held.units.matrix
+    shown, units = "" if spec.planted else absence_shown(seen), holdings.units.matrix
     if not shown or spec.design.kind != "shared":
         return None
-    others = np.concatenate([held.honest, held.coalition])
+    others = np.concatenate([holdings.honest, holdings.coalition])
     bounds = absence_bounds(
-        rows_of(units, held.victim),
-        held.size,
+        rows_of(units, holdings.victim),
+        holdings.size,
         shown,
         poisson=spec.design.sampling == "poisson",
         others=rows_of(units, np.sort(others)) if len(others) else None,
-        entering=held.entering if held.drawn else None,
+        entering=holdings.entering if holdings.drawn else None,
     )
     return bounds if bounds.bound.any() else None
 
 
-def _absent(spec: Spec, held: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
+def _absent(spec: Spec, holdings: Holdings, seen: Sequence[Release], design: Design) -> ProvedSensitive | None:
     """Audited units that absence proves sensitive; if these are all, the least exposed one is measured too."""
     margin = spec.decision_in_run.margin
     applies = margin > 0 and spec.design.absent == "proved" and not spec.statistics.explored
-    bounds = absence_of(spec, held, seen) if applies else None
+    bounds = absence_of(spec, holdings, seen) if applies else None
     if bounds is None:
         return None
     audited = design.targets(0)
-    bound = bounds.bound[np.searchsorted(held.victim, audited)]
+    bound = bounds.bound[np.searchsorted(holdings.victim, audited)]
     above = bound > margin
     if above.all():
         above[np.argmin(bound)] = False
     return ProvedSensitive(audited[above], bound[above]) if above.any() else None
 
 
-def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
-    rows = {str(held.units.ids[unit]): int(unit) for unit in held.victim} if spec.planted else {}
+def _leaks(spec: Spec, holdings: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
+    rows = {str(holdings.units.ids[unit]): int(unit) for unit in holdings.victim} if spec.planted else {}
     return leaks_of(spec.planted, rows, {array.name: array.shape for array in shown.recorded})
 
 
-def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) -> Promise | None:
+def promised(spec: Spec, holdings: Holdings, mechanism: Mechanism, features: int) -> Promise | None:
     """Bound of the noise for each document, if databases with and without it differ in that record alone."""
-    one_record = held.units.order is None and spec.design.sampling == "fixed"
-    sizes = [size for size in (held.size, held.entering, len(held.coalition)) if size]
-    known_parties = ANY_PARTIES if spec.parties.others == "colluding" else int(len(held.coalition) > 0)
+    one_record = holdings.units.order is None and spec.design.sampling == "fixed"
+    sizes = [size for size in (holdings.size, holdings.entering, len(holdings.coalition)) if size]
+    known_parties = ANY_PARTIES if spec.parties.others == "colluding" else int(len(holdings.coalition) > 0)
     return promise_of(mechanism, sizes, features, known_parties) if one_record else None
 
 
-def _check_rank(rank: int, held: Holdings, features: int) -> None:
-    rows = int(np.sort(held.units.sizes[held.victim])[: held.size].sum())  # of its smallest groups
+def _check_rank(rank: int, holdings: Holdings, features: int) -> None:
+    rows = int(np.sort(holdings.units.sizes[holdings.victim])[: holdings.size].sum())  # of its smallest groups
     if rank >= min(rows, features):
         raise SpecError(
             f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({features}); got {rank}."
         )
 
 
-def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> Design:
+def _design(spec: Spec, holdings: Holdings, mechanism: Mechanism, proved: bool) -> Design:
     """Which documents are in which run; of what is `proved` before any, a few runs check the program."""
-    targets = _targets(spec.design.documents, held)
+    targets = _targets(spec.design.documents, holdings)
     if isinstance(mechanism, RecordedRuns):
-        return mechanism.design(held.victim if targets is None else targets, spec.seed)
+        return mechanism.design(holdings.victim if targets is None else targets, spec.seed)
     wanted = spec.design
     if proved and wanted.with_runs > _CHECKS:
         wanted = wanted.model_copy(update={"with_runs": _CHECKS})
-    design: Any = make_design(wanted, held.victim, spec.seed, documents=held.counted, targets=targets)
+    design: Any = make_design(wanted, holdings.victim, spec.seed, documents=holdings.counted, targets=targets)
     few = isinstance(spec.design.documents, int) and len(design.audited) < len(design.pool)
     few = few or spec.design.pool is not None
     if few or isinstance(design, Balanced):
@@ -351,34 +351,34 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> D
     return cast(Design, design)
 
 
-def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
+def _targets(documents: object, holdings: Holdings) -> NDArray[np.int64] | None:
     if not isinstance(documents, tuple):
         return None
-    place = {str(name): row for row, name in enumerate(held.units.ids)}
+    place = {str(name): row for row, name in enumerate(holdings.units.ids)}
     if unknown := [name for name in documents if name not in place]:
         raise SpecError(f"`design.documents` names {unknown[0]!r}, which the corpus does not hold.")
     targets = np.unique([place[name] for name in documents])
-    elsewhere = np.setdiff1d(targets, held.victim)
+    elsewhere = np.setdiff1d(targets, holdings.victim)
     if len(elsewhere):
         raise SpecError(
-            f"`design.documents` names {held.units.ids[elsewhere[0]]!s}, which another party holds, or which "
+            f"`design.documents` names {holdings.units.ids[elsewhere[0]]!s}, which another party holds, or which "
             "`design.pool` leaves out."
         )
     return targets
 
 
-def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> dict[str, NDArray[Any]]:
+def _background(holdings: Holdings, corpus: Corpus, rank: int | None, seed: int) -> dict[str, NDArray[Any]]:
     """The adversary's own singular values, from the coalition's data or from a sample of its own."""
-    if len(held.coalition):
-        known_units = held.coalition
+    if len(holdings.coalition):
+        known_units = holdings.coalition
     else:
         rng = generator(seed, Purpose.ADVERSARY)
-        known_units = np.sort(rng.choice(len(held.units), held.size, replace=False, shuffle=False))
-    own = held.units.rows(known_units)
-    victim = held.size + held.entering
-    if held.units.word == "group":
-        of_others = int(held.units.sizes[held.honest[: held.entering]].sum())
-        victim = round(held.size * float(held.units.sizes.mean())) + of_others
+        known_units = np.sort(rng.choice(len(holdings.units), holdings.size, replace=False, shuffle=False))
+    own = holdings.units.rows(known_units)
+    victim = holdings.size + holdings.entering
+    if holdings.units.word == "group":
+        of_others = int(holdings.units.sizes[holdings.honest[: holdings.entering]].sum())
+        victim = round(holdings.size * float(holdings.units.sizes.mean())) + of_others
     background: dict[str, NDArray[Any]] = {"adversary_rows": np.array(len(own)), "victim_rows": np.array(victim)}
     if rank is not None and rank < min(len(own), corpus.features):
         matrix = take_rows(corpus.matrix, own)

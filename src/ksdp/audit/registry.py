@@ -43,9 +43,9 @@ def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
     return digests | {f"{_PROGRAM}.{part.__qualname__}": _class_digest(part) for part in classes}
 
 
-def _class_digest(one: type) -> str:
+def _class_digest(part_class: type) -> str:
     try:
-        return hashlib.sha256(inspect.getsource(one).encode()).hexdigest()
+        return hashlib.sha256(inspect.getsource(part_class).encode()).hexdigest()
     except (OSError, TypeError):  # typed at a prompt
         return ""
 
@@ -111,8 +111,8 @@ def _found(name: str) -> ModuleSpec | None:
         return None
 
 
-def _lies_in(found: ModuleSpec | None, home: Path | None) -> bool:
-    there = None if found is None else found.origin
+def _lies_in(module: ModuleSpec | None, home: Path | None) -> bool:
+    there = None if module is None else module.origin
     if home is None or there is None:
         return False
     above = Path(there).resolve().parents
@@ -150,11 +150,11 @@ def lent(objects: Mapping[str, Any]) -> Iterator[None]:
         _unused.reset(unused)
 
 
-def unused_mechanism(asked: MechanismSpec) -> bytes | None:
+def unused_mechanism(spec: MechanismSpec) -> bytes | None:
     """The mechanism as it was before any run, or a call that makes it anew, pickled; None where it cannot be."""
-    if asked.name in _lent.get({}):
-        return _unused.get({})[asked.name]
-    return pickled(partial(make_mechanism, asked.name, asked.parameters))
+    if spec.name in _lent.get({}):
+        return _unused.get({})[spec.name]
+    return pickled(partial(make_mechanism, spec.name, spec.parameters))
 
 
 def _by_path(path: str, what: str) -> Any:
@@ -211,9 +211,9 @@ def _parameters(factory: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(factory) if field.init]
 
 
-def mechanism_of(asked: MechanismSpec, *, installed: bool = False) -> Mechanism:
+def mechanism_of(spec: MechanismSpec, *, installed: bool = False) -> Mechanism:
     """The mechanism that a spec names; refused as by `make_mechanism`."""
-    return make_mechanism(asked.name, asked.parameters, installed=installed)
+    return make_mechanism(spec.name, spec.parameters, installed=installed)
 
 
 def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool = False) -> Mechanism:

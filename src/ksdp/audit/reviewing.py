@@ -229,9 +229,9 @@ class State:
         return self.decision is Decision.MORE_RUNS and self.superseded_by is None
 
 
-def same_person(one: str, other: str) -> bool:
+def same_person(name: str, other_name: str) -> bool:
     """Whether two names are one person's: case, spaces and Unicode spelling do not count."""
-    return _plain(one) == _plain(other)
+    return _plain(name) == _plain(other_name)
 
 
 def _plain(name: str) -> str:
@@ -254,7 +254,7 @@ def fold(
 ) -> State:
     """Fold a document's entries into its state."""
     newest = decided = confirmed = waiting = None
-    for entry in (one for one in entries if one.decision not in NOTES):
+    for entry in (entry for entry in entries if entry.decision not in NOTES):
         excluded = is_exclusion(decided) or is_exclusion(waiting)
         about_exclusion = is_exclusion(entry) or (
             excluded and entry.decision in (Decision.CONFIRM, Decision.WITHDRAW)

@@ -87,7 +87,7 @@ def more_runs(
 
     wanted, place = WantedRuns(tuple(documents) if documents else None, with_runs), where.place()
     with terminal():
-        summary = run_more(store, opened_audit(store, audit)[1], wanted, place, held=lock)
+        summary = run_more(store, opened_audit(store, audit)[1], wanted, place, lock=lock)
     _report_audit(summary, pipeline, None, as_json)
 
 
@@ -109,14 +109,14 @@ def _report_several(made: Mapping[str, Summary], fail_on: Sequence[str] | None, 
     """Print one table of audits, and leave with the exit code of the worst."""
     import pandas as pd
 
-    rows = [{"spec": name, "audit": one.audit, **one.row} for name, one in made.items()]
+    rows = [{"spec": name, "audit": summary.audit, **summary.row} for name, summary in made.items()]
     typer.echo(json.dumps(rows) if as_json else pd.DataFrame(rows).to_string(index=False))
     codes = {exit_code(summary, fail_on) for summary in made.values()}
     raise typer.Exit(next((code for code in (5, 3, 4) if code in codes), 0))
 
 
 def _report_audit(
-    summary: Summary, pipeline: PipelineOptions, asked: Appetite | None, as_json: bool, spec: str = "SPEC.toml"
+    summary: Summary, pipeline: PipelineOptions, appetite: Appetite | None, as_json: bool, spec: str = "SPEC.toml"
 ) -> NoReturn:
     """Print a finished audit, write what pipelines read, and leave with its exit code."""
     from ksdp.dashboards.audits.result import audit_result
@@ -124,7 +124,7 @@ def _report_audit(
     result = audit_result(summary)
     present(result, as_json, spec=spec)
     pipeline.write(result)
-    if asked is None or result.record is None:
+    if appetite is None or result.record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))
     missed = appetite_code([criterion.name for criterion in result.record.missed])
     raise typer.Exit(missed or exit_code(summary, pipeline.fail_on or ()))

@@ -128,10 +128,10 @@ def show(
     _show_document(opened, audit, document, as_json=as_json)
 
 
-def _held_to(store: Store, asked: Appetite, summary: Summary) -> AppetiteRecord:
+def _held_to(store: Store, appetite: Appetite, summary: Summary) -> AppetiteRecord:
     from ksdp.storage.reviews.appetites import read_record  # numerics
 
-    return read_record(store, asked, summary)
+    return read_record(store, appetite, summary)
 
 
 def _p(log10_p: float) -> str:

@@ -96,8 +96,8 @@ def decide(
         from ksdp.storage.reviews.decisions import set_policy
         from ksdp.storage.store import Store
 
-        told = set_policy(Store.open(store, create=False), policy).model_dump(mode="json")
-        typer.echo(f"policy {json.dumps(told)}; four_eyes judges the entries of the log from now on.", err=True)
+        rules = set_policy(Store.open(store, create=False), policy).model_dump(mode="json")
+        typer.echo(f"policy {json.dumps(rules)}; four_eyes judges the entries of the log from now on.", err=True)
         return
     if audit is None:
         raise InputError("an audit and at least one document must be named.")
@@ -113,9 +113,9 @@ def decide(
             typer.echo(json.dumps({"refused": "stale", "message": str(error), "newer": newer}))
         raise
     if as_json:
-        typer.echo(json.dumps({"entries": [entry_row(one) for one in made]}))
+        typer.echo(json.dumps({"entries": [entry_row(decision) for decision in made]}))
     else:
-        typer.echo("\n".join(entry_line(one) for one in made))
+        typer.echo("\n".join(entry_line(decision) for decision in made))
     if entry.decision == "more-runs":
         typer.echo(f"`ksdp more-runs {subject}` runs them.", err=True)
 
@@ -167,7 +167,7 @@ def entry_line(entry: Entry) -> str:
 def log(
     audit: Annotated[str | None, typer.Argument(help="Print only the entries of this audit.")] = None,
     document: Annotated[str | None, typer.Argument(help="Print only the entries of this document.")] = None,
-    known: Annotated[
+    earlier: Annotated[
         str | None,
         typer.Option("--known", help="NUMBER:HASH that this command printed earlier; fail if the log lacks it."),
     ] = None,
@@ -181,10 +181,10 @@ def log(
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
-    number, _, digest = (known or "").partition(":")
-    if known is not None and (not number.isdecimal() or len(digest) != 64):
+    number, _, digest = (earlier or "").partition(":")
+    if earlier is not None and (not number.isdecimal() or len(digest) != 64):
         raise InputError("`--known` must be NUMBER:HASH as `ksdp log` prints it.")
-    report = check_chain(opened.root, [] if known is None else [LogHead(int(number), digest)])
+    report = check_chain(opened.root, [] if earlier is None else [LogHead(int(number), digest)])
     if not report.whole:
         raise StoreError(f"the review log is broken: {report.reason}")
     entries = read_log(opened, audit=audit, document=document)

@@ -144,9 +144,9 @@ def agree(
             typer.echo(
                 "\n".join(f"{name:32} {value}" for name, value in file.lines.items()) + f"\n{trust}", err=True
             )
-            for one in file.signatures:
-                if one.name == me and one.content != file.content:
-                    typer.echo(f"since {me} signed: {file.changed_since(one)}", err=True)
+            for signature in file.signatures:
+                if signature.name == me and signature.content != file.content:
+                    typer.echo(f"since {me} signed: {file.changed_since(signature)}", err=True)
             require_typed(fingerprint or typer.prompt("Fingerprint that was read out", err=True), file)
         file.sign(me, signing_key(key))
     _tell_signatures(protocol, invite, accept, as_json=as_json)
@@ -157,7 +157,7 @@ def _tell_signatures(protocol: Path, invite: bool, accept: bool, *, as_json: boo
     from ksdp.flows.runs.protocol_files import read_protocol_file
 
     file = read_protocol_file(protocol)
-    names, missing = [one.name for one in file.signatures], file.faults()
+    names, missing = [signature.name for signature in file.signatures], file.faults()
     if as_json:
         shown = {"fingerprint": file.fingerprint} if invite or accept else {}
         typer.echo(json.dumps({"protocol": str(protocol), "signed": names, "missing": list(missing)} | shown))

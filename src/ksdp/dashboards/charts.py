@@ -219,8 +219,8 @@ def counts_svg(counts: NDArray[np.int64], *, statistic: str) -> Markup:
     for at, count in enumerate(counts):
         height = frame.height * count / top
         if count:
-            left = frame.left + at * width + 0.75
-            body.append(rect(left, frame.bottom - height, width - 1.5, height, "bar" if at else "bar first"))
+            x = frame.left + at * width + 0.75
+            body.append(rect(x, frame.bottom - height, width - 1.5, height, "bar" if at else "bar first"))
     body.append(line(frame.left, frame.bottom, frame.right, frame.bottom, "axis"))
     level = frame.y(expected / top)
     body.append(line(frame.left, level, frame.right, level, "uniform"))
@@ -271,11 +271,11 @@ def shares_svg(counts: Sequence[tuple[str, int]]) -> Markup:
     if total <= 0 or any(count < 0 for _, count in counts) or not letters:
         raise ValueError(f"`counts` must be words with counts, not all zero; got {list(counts)}.")
     sentence = ", ".join(f"{count:,} {word}" for word, count in counts) + f", of {total:,} documents."
-    body, left = [], 0.0
+    body, x = [], 0.0
     for word, count in counts:
         width = 1000 * count / total
         if count:
-            body.append(rect(left, 0, max(width, 1.5), 12, f"share {word.replace(' ', '-')}"))
-        left += width
+            body.append(rect(x, 0, max(width, 1.5), 12, f"share {word.replace(' ', '-')}"))
+        x += width
     body.insert(0, rect(0, 0, 1000, 12, "share ground"))
     return picture("shares", 1000, 12, sentence, body, ' preserveAspectRatio="none"')

@@ -101,14 +101,14 @@ def read_home_page(store: Store, now: datetime) -> HomePage:
     rows = []
     for newest, audits in audits_by_question(store):
         summary = read_summary(store.audit(newest.audit))
-        signed = _newest_clearance(clearances.values(), {one.audit for one in audits})
+        signed = _newest_clearance(clearances.values(), {audit.audit for audit in audits})
         question = _Question(pending_of(store, newest), audits, summary, signed, bool(changed))
         mine = list(_of_question(store, question, now))
         needs += mine
         rows.append(_row(question, mine))
     order = {"act": 0, "look": 1, "fine": 2}
     return HomePage(
-        tuple(sorted((one for one in needs if one.light != "fine"), key=lambda one: order[one.light])),
+        tuple(sorted((need for need in needs if need.light != "fine"), key=lambda need: order[need.light])),
         tuple(sorted(rows, key=lambda row: order[row.light])),
     )
 
@@ -154,8 +154,8 @@ def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Ne
 
 
 def _newest_clearance(clearances: Iterable[Clearance | None], audits: set[str]) -> Clearance | None:
-    mine = [one for one in clearances if one is not None and one.audits and one.audits[-1] in audits]
-    return max(mine, key=lambda one: one.created, default=None)
+    mine = [c for c in clearances if c is not None and c.audits and c.audits[-1] in audits]
+    return max(mine, key=lambda c: c.created, default=None)
 
 
 def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[Need]:
@@ -169,7 +169,7 @@ def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[N
         words = f"A second person must confirm what was decided about {_documents(counts['waiting'])}."
         yield Need("act", about, words, link("/queue", audit=brief.audit, show="waiting"))
     if late := overdue_of(store, brief.audit, now.date()):
-        owners = ", ".join(dict.fromkeys(one.owner for one in late))
+        owners = ", ".join(dict.fromkeys(entry.owner for entry in late))
         words = f"Overdue since {day(late[0].due)}: {_documents(len(late))}, of {owners}."
         where, until = link("/queue", audit=brief.audit, show="assigned"), date.fromisoformat(late[0].due)
         yield Need("act", about, words, where, "ksdp.finding.overdue", f"ksdp.question.{brief.series}", until)
@@ -248,11 +248,11 @@ _SPARKED = 40
 
 def _row(question: _Question, needs: Sequence[Need]) -> QuestionRow:
     audits = question.audits
-    marks = [Mark(one.finished, kind_of(one), _share(one)) for one in audits[:_SPARKED][::-1]]
-    valid = [_share(one) for one in audits if one.valid]
+    marks = [Mark(audit.finished, kind_of(audit), _share(audit)) for audit in audits[:_SPARKED][::-1]]
+    valid = [_share(audit) for audit in audits if audit.valid]
     said = f"Sensitive at first: {percent(valid[-1])}; in the newest of {len(audits)} audits: {percent(valid[0])}."
-    light: Light = next((kind for kind in ("act", "look") if any(one.light == kind for one in needs)), "fine")
-    first = next(one for one in needs if one.light == light)
+    light: Light = next((kind for kind in ("act", "look") if any(need.light == kind for need in needs)), "fine")
+    first = next(need for need in needs if need.light == light)
     return QuestionRow(
         question.pending,
         question.summary.spec.decision_in_run.margin,

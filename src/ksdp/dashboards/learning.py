@@ -127,8 +127,8 @@ def render_advice(store: Store, name: str) -> str:
     """Render the page of some advice from what the store holds of it."""
     advice = read_advice(store, name)
     rows = [
-        dict(one) | {"best": place == advice["best"], "nearest": place == advice["nearest"]}
-        for place, one in enumerate(advice["tried"])
+        dict(trial) | {"best": place == advice["best"], "nearest": place == advice["nearest"]}
+        for place, trial in enumerate(advice["tried"])
     ]
-    rows.sort(key=lambda one: (one["gain"] is None, -(one["gain"] or {"low": 0.0})["low"]))  # refused ones last
+    rows.sort(key=lambda row: (row["gain"] is None, -(row["gain"] or {"low": 0.0})["low"]))  # refused ones last
     return standalone("advice.html.j2", advice=advice, rows=rows, chart=frontier_svg(advice))

@@ -81,7 +81,7 @@ class PageContext:
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page for the person who asked for it."""
-        path, asked = request.url.path, request.url.query
+        path, query = request.url.path, request.url.query
         frame: dict[str, Any] = {
             "reviewer": getattr(request.state, "reviewer", None),
             "signs_in": self.source.signs_in,
@@ -89,7 +89,7 @@ class PageContext:
             "starts": self.actions.more_runs is not None,
             "path": path,
             "store_name": "/".join(self.store.root.parts[-2:]),
-            "address": path + (f"?{asked}" if asked else ""),
+            "address": path + (f"?{query}" if query else ""),
             "asked": request.query_params,
             "typed": dict.fromkeys(("reason", "decision", "owner", "due"), ""),
             "refused": None,

@@ -124,10 +124,10 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
 
 def _listed(store: Store, audit: str, query: Mapping[str, list[str]]) -> list[str]:
     """All documents of a list of the queue, however many pages it has."""
-    asked = {name: values[-1] for name, values in query.items()}
+    parameters = {name: values[-1] for name, values in query.items()}
     places = _places(store, audit, _stamp(store, audit), head(store), read_policy(store))
-    shown = asked["show"] if asked.get("show") in SHOWN else "open"
-    page = Findings(store.audit(audit)).page(_filter(places, shown, Listing.read(asked)), limit=_FIELDS)
+    shown = parameters["show"] if parameters.get("show") in SHOWN else "open"
+    page = Findings(store.audit(audit)).page(_filter(places, shown, Listing.read(parameters)), limit=_FIELDS)
     if page.total > _FIELDS:
         raise InputError(f"These are {page.total:,} documents; at most {_FIELDS:,} are decided at once.")
     return [row.document for row in page.rows]
@@ -290,8 +290,8 @@ def overdue_of(store: Store, audit: str, today: date) -> list[Entry]:
         return []
     rows = Findings(store.audit(audit)).page(_filter(places, "assigned", Listing()), limit=_FIELDS).rows
     given = [state.assigned for state in states(store, audit, [row.document for row in rows]).values()]
-    late = [one for one in given if one and "" < one.due < today.isoformat()]
-    return sorted(late, key=lambda one: (one.due, one.number))
+    late = [entry for entry in given if entry and "" < entry.due < today.isoformat()]
+    return sorted(late, key=lambda entry: (entry.due, entry.number))
 
 
 def pending_of(store: Store, entry: Brief) -> Pending:
@@ -308,31 +308,31 @@ def read_queue_page(store: Store, query: Mapping[str, str], today: date) -> Queu
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:
         raise InputError(f"`show` must be one of {', '.join(SHOWN)}.")
-    policy, known = read_policy(store), read_history(store)
-    history = known.audits
+    policy, history = read_policy(store), read_history(store)
+    briefs = history.audits
     audits = [pending_of(store, entry) for entry in newest_audits(store)]
     named = query.get("audit")
     if named:
         require_audit(store, named)
-        chosen = next((one for one in audits if one.brief.audit == named), None)
-        entry = next((e for e in history if e.audit == named), None)
+        chosen = next((pending for pending in audits if pending.brief.audit == named), None)
+        entry = next((e for e in briefs if e.audit == named), None)
         chosen = chosen or (pending_of(store, entry) if entry else None)
     else:
-        chosen = next((one for one in audits if one.counts[shown]), audits[0] if audits else None)
+        chosen = next((pending for pending in audits if pending.counts[shown]), audits[0] if audits else None)
     if chosen is None:
         empty = QueuePage((), None, False, shown, listing, (), (), {}, policy, 0, None, total=0)
-        return replace(empty, damaged=known.damaged)
+        return replace(empty, damaged=history.damaged)
     audit = chosen.brief.audit
     places = _places(store, audit, _stamp(store, audit), head(store), policy)
     late = tuple(entry.document for entry in overdue_of(store, audit, today))
-    findings, asked = Findings(store.audit(audit)), replace(_filter(places, shown, listing), first=late)
-    page_rows = findings.page(asked, offset=listing.offset, limit=PAGE_ROWS)
+    findings, selection = Findings(store.audit(audit)), replace(_filter(places, shown, listing), first=late)
+    page_rows = findings.page(selection, offset=listing.offset, limit=PAGE_ROWS)
     more = read_more_runs(store, audit)
     idle = bool(places["more-runs"]) and not (more and more.under_way)
     return QueuePage(
         audits=tuple(audits),
         chosen=chosen,
-        superseded=all(one.brief.audit != audit for one in audits),
+        superseded=all(pending.brief.audit != audit for pending in audits),
         shown=shown,
         listing=listing,
         rows=page_rows.rows,
@@ -345,7 +345,7 @@ def read_queue_page(store: Store, query: Mapping[str, str], today: date) -> Queu
         more=more,
         wanted=idle and wanted(store, audit),
         part_of=_part_of(store, audit),
-        damaged=known.damaged,
+        damaged=history.damaged,
         overdue=late,
     )
 

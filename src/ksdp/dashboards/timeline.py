@@ -28,14 +28,14 @@ class Mark:
 
 def gaps(times: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
     """Where audits that come at a pace stayed out: intervals of at least 1.8 times the median one."""
-    known = sorted(times)
-    steps = [after - before for before, after in pairwise(known)]
-    if len(known) < 4:
+    ordered = sorted(times)
+    steps = [after - before for before, after in pairwise(ordered)]
+    if len(ordered) < 4:
         return []
     usual = sorted(steps)[len(steps) // 2]
     if usual <= timedelta(0):
         return []
-    return [(before, after) for before, after in pairwise(known) if after - before >= 1.8 * usual]
+    return [(before, after) for before, after in pairwise(ordered) if after - before >= 1.8 * usual]
 
 
 def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
@@ -44,9 +44,9 @@ def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
     return first - margin, last + margin
 
 
-def _frame(times: Sequence[datetime], *, left: float, top: float, height: float) -> PlotArea:
+def _frame(times: Sequence[datetime], *, margin: float, top: float, height: float) -> PlotArea:
     first, last = _span(times)
-    return PlotArea(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
+    return PlotArea(margin, top, _WIDTH - margin - 10, height, first.timestamp(), last.timestamp())
 
 
 _PACES = ((0.2, "h", "%-d %b %H:%M"), (0.75, "3h", "%-d %b %H:%M"), (3, "12h", "%-d %b %H:%M"))
@@ -82,9 +82,9 @@ def _axis(frame: PlotArea) -> list[str]:
 def _bands(frame: PlotArea, missing: Sequence[tuple[datetime, datetime]]) -> list[str]:
     body = []
     for before, after in missing:
-        left, right = frame.x(before.timestamp()), frame.x(after.timestamp())
-        edge = min(7.0, (right - left) / 4)
-        body.append(rect(left + edge, frame.top, right - left - 2 * edge, frame.height, "missing"))
+        start, end = frame.x(before.timestamp()), frame.x(after.timestamp())
+        edge = min(7.0, (end - start) / 4)
+        body.append(rect(start + edge, frame.top, end - start - 2 * edge, frame.height, "missing"))
     return body
 
 
@@ -105,7 +105,7 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     if not times:
         raise ValueError("`rows` must hold at least one mark.")
     height = 34
-    frame = _frame(times, left=10, top=0, height=height * len(rows) + 2)
+    frame = _frame(times, margin=10, top=0, height=height * len(rows) + 2)
     body = _axis(frame)
     sentences = []
     for at, (name, marks, missing) in enumerate(rows):
@@ -113,17 +113,17 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
         y = own.top + 10
         body.append(text(own.left, own.top - 3, name, "name"))
         body += _bands(own, missing)
-        known = sorted(marks, key=lambda mark: mark.at)
+        series = sorted(marks, key=lambda mark: mark.at)
         broken = {before for before, _ in missing}
-        for one, other in pairwise(known):
-            if one.at not in broken:
-                body.append(line(own.x(one.at.timestamp()), y, own.x(other.at.timestamp()), y, "thread"))
-        body += [_mark(own.x(mark.at.timestamp()), y, mark.kind) for mark in known]
+        for earlier, later in pairwise(series):
+            if earlier.at not in broken:
+                body.append(line(own.x(earlier.at.timestamp()), y, own.x(later.at.timestamp()), y, "thread"))
+        body += [_mark(own.x(mark.at.timestamp()), y, mark.kind) for mark in series]
         parts = [
-            f"{plural(len(known), 'audit', 'audits')} from {known[0].at:%-d %B %Y} to {known[-1].at:%-d %B %Y}"
+            f"{plural(len(series), 'audit', 'audits')} from {series[0].at:%-d %B %Y} to {series[-1].at:%-d %B %Y}"
         ]
         for kind, words in (("sensitive", "with sensitive documents"), ("void", "void"), ("failed", "not run")):
-            count = sum(mark.kind == kind for mark in known)
+            count = sum(mark.kind == kind for mark in series)
             if count:
                 parts.append(f"{count:,} {words}")
         if missing:

@@ -27,9 +27,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def plural(number: float, one: str, many: str) -> str:
+def plural(number: float, singular: str, many: str) -> str:
     """The number with the word that fits it."""
-    return f"{count(number)} {one if number == 1 else many}"
+    return f"{count(number)} {singular if number == 1 else many}"
 
 
 def timestamp(at: datetime | str) -> str:
@@ -74,11 +74,11 @@ def duration(seconds: float) -> str:
     """A time in the two units that matter."""
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60} min"
 

@@ -125,16 +125,16 @@ def search_settings(spec: Spec, base: Path, limits: Limits, store: Store, place:
     spec, bound = spec.model_copy(update={"corpus": corpus}), _row_bound(source)
     settings = candidates(spec, source.features, bound)
     search = begin_search(spec, source, limits, store, place)
-    proofs = [one for one in settings[1:] if one.drawn is not None or one.advantage is not None]
+    proofs = [setting for setting in settings[1:] if setting.drawn is not None or setting.advantage is not None]
     search.ask([settings[0], *proofs])
     for number in in_order(search.tried, spec.decision.margin):
-        if found := search.checked(number):
-            return found
-    search.ask([one for one in settings[1:] if one not in proofs])
+        if result := search.checked(number):
+            return result
+    search.ask([setting for setting in settings[1:] if setting not in proofs])
     for number in (*search.certified(), *search.measured()):
-        if found := search.checked(number):
-            return found
-    if not any(one.useful for one in search.tried):
+        if result := search.checked(number):
+            return result
+    if not any(trial.useful for trial in search.tried):
         return Searched(search.advice(), search.gain, None, search.corpus)
     for setting in wider(spec, search.tried[search.useful()[0]].setting, source.features, bound):
         if search.gained(setting).useful:
@@ -209,18 +209,18 @@ class Search:
 
     def at(self, place: int) -> Spec:
         """The spec of a setting that was tried, with a seed that the search has not used."""
-        found = at_setting(self.spec, self.tried[place].setting, self.source.features)
-        return Spec.model_validate(found.tables() | {"seed": derived_seed(found.seed, Purpose.SEARCHED)})
+        spec = at_setting(self.spec, self.tried[place].setting, self.source.features)
+        return Spec.model_validate(spec.tables() | {"seed": derived_seed(spec.seed, Purpose.SEARCHED)})
 
     def ask(self, settings: Sequence[Setting]) -> None:
         """Measure the gain of each setting, and find its proof."""
         current().stage("settings", len(settings))
         for setting in settings:
-            one = self.gained(setting)
-            proved = "" if one.promised is None else f", proved {one.promised:.2g}"
-            proved += f", {one.absent} documents given away before any run" if one.absent else ""
-            told = f"refused: {one.refused}" if one.gain is None else f"gains {gain_words(one.gain)}{proved}"
-            current().say(f"{setting.name}: {told}")
+            trial = self.gained(setting)
+            proved = "" if trial.promised is None else f", proved {trial.promised:.2g}"
+            proved += f", {trial.absent} documents given away before any run" if trial.absent else ""
+            note = f"refused: {trial.refused}" if trial.gain is None else f"gains {gain_words(trial.gain)}{proved}"
+            current().say(f"{setting.name}: {note}")
             current().advance(1)
 
     def gained(self, setting: Setting, of: Spec | None = None) -> Tried:
@@ -231,7 +231,7 @@ class Search:
             main = self._against(spec, spec if of is None else self.spec).measures[0]
             plan = make_plan(Opened.of(spec, self.weighed(spec)))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
-            one = Tried(
+            trial = Tried(
                 setting,
                 main.gain,
                 main.kept,
@@ -242,31 +242,31 @@ class Search:
                 0 if plan.absent is None else len(plan.absent.units),
             )
         except InputError as error:
-            one = Tried(setting, refused=str(error))
-        self.tried.append(one)
-        return one
+            trial = Tried(setting, refused=str(error))
+        self.tried.append(trial)
+        return trial
 
     def certified(self) -> list[int]:
         """Places of useful settings whose noise a certificate is likely to bound every attack by."""
-        most, found = MOST_PAIRED // PAIRS, []
-        for one in [self.tried[n] for n in self.useful() if self.population <= most]:
-            if one.setting.noise is None or one.promised is not None:
+        most, places = MOST_PAIRED // PAIRS, []
+        for trial in [self.tried[n] for n in self.useful() if self.population <= most]:
+            if trial.setting.noise is None or trial.promised is not None:
                 continue
-            setting = replace(one.setting, pairs=PAIRS)
+            setting = replace(trial.setting, pairs=PAIRS)
             spec = at_setting(self.spec, setting, self.source.features)
             within = certified_share(spec, self.weighed(spec))
             current().say(
                 f"{setting.name}: {within:.0%} of a few documents well within the margin for every attack"
             )
             if within >= 1 - self.limits.quota / 2:
-                found.append(len(self.tried))
-                self.tried.append(replace(one, setting=setting))
-        return found
+                places.append(len(self.tried))
+                self.tried.append(replace(trial, setting=setting))
+        return places
 
     def measured(self) -> list[int]:
         """Places of the useful settings without a proof that a sample of documents does not speak against."""
         most = self.limits.quota * self.population
-        open_yet = [n for n, one in enumerate(self.tried) if one.promised is None and one.setting.pairs is None]
+        open_yet = [n for n, t in enumerate(self.tried) if t.promised is None and t.setting.pairs is None]
         useful = [n for n in self.useful() if n in open_yet and 2 * self.tried[n].absent <= most]
         useful = [n for n in useful if self.tried[n].setting.rank == self.tried[useful[0]].setting.rank]
         current().stage("samples", len(useful))
@@ -284,7 +284,7 @@ class Search:
 
     def useful(self) -> list[int]:
         """Places of the useful settings: of the smallest rank first, as more directions leak more."""
-        places = [n for n, one in enumerate(self.tried) if one.useful]
+        places = [n for n, trial in enumerate(self.tried) if trial.useful]
         return sorted(places, key=lambda n: self.tried[n].setting.rank or 0)
 
     def leak(self, spec: Spec, level: float) -> Leak:
@@ -292,7 +292,7 @@ class Search:
         limits, population = self.limits, self.population
         plan = trial_plan(spec, self.weighed(spec), min(limits.documents, population), limits.runs)
         ask = partial(sampled_leak, plan, level=level, population=population, quota=limits.quota)
-        cheap = tuple(one for one in plan.statistics if not isinstance(one, SimulatedStatistic))
+        cheap = tuple(statistic for statistic in plan.statistics if not isinstance(statistic, SimulatedStatistic))
         if cheap and len(cheap) < len(plan.statistics) and self.speaks_against(leak := ask(statistics=cheap)):
             return leak
         return ask()
@@ -303,13 +303,13 @@ class Search:
 
     def checked(self, place: int) -> Searched | None:
         """Audit a setting, and its list by itself, as `ksdp clear` does; None where the listed gain nothing."""
-        spec, one = self.at(place), self.tried[place]
-        proved = one.proved(self.spec.decision.margin)
+        spec, trial = self.at(place), self.tried[place]
+        proved = trial.proved(self.spec.decision.margin)
         gain = self._alone(spec) if proved else None
         if gain is not None and not gain.measures[0].gains:
             self.checks.append(Checked(place, 0, 0, None, "on other splits it gains nothing for sure"))
             return None
-        current().say(f"{one.setting.name}: the audit that `ksdp clear` signs by")
+        current().say(f"{trial.setting.name}: the audit that `ksdp clear` signs by")
         most = self.limits.quota * self.population
         prepared = prepare(Opened.of(spec, self.weighed(spec)), self.store.root)
         ended = forecast_clear(prepared, self.place, math.ceil(self.population - most))
@@ -317,11 +317,11 @@ class Search:
         if listed and gain is None:
             gain = self._alone(spec, ended.listed)
         main = None if gain is None else gain.measures[0]
-        found = None if main is None or not listed else main.gain
-        self.checks.append(Checked(place, listed, ended.every_attack, found, ended.reason))
-        if found is None or gain is None or found.low <= 0 or self.population - listed > most:
+        run_gain = None if main is None or not listed else main.gain
+        self.checks.append(Checked(place, listed, ended.every_attack, run_gain, ended.reason))
+        if run_gain is None or gain is None or run_gain.low <= 0 or self.population - listed > most:
             return None
-        self.tried[place] = replace(one, gain=found, kept=None if main is None else main.kept)
+        self.tried[place] = replace(trial, gain=run_gain, kept=None if main is None else main.kept)
         return Searched(self.advice(place), gain, spec, self.corpus, ended.summary)
 
     def needed(self) -> str | None:
@@ -353,9 +353,9 @@ class Search:
         if key not in self.baselines:
             scores = gain_scores(exact, self._rows(other), other.gain, seed, owners=False)
             self.baselines[key] = tuple(score for score in scores if score.learner != "run")
-        known = {score.measure for score in self.baselines[key]}  # topics have some that an exact PD-SVD lacks
+        measures = {score.measure for score in self.baselines[key]}  # topics have some that an exact PD-SVD lacks
         own = gain_scores(mechanism, rows := self._rows(spec), spec.gain, seed, baselines=False, owners=False)
-        return _by_itself(spec, rows, [*(s for s in own if s.measure in known), *self.baselines[key]])
+        return _by_itself(spec, rows, [*(s for s in own if s.measure in measures), *self.baselines[key]])
 
 
 def _by_itself(spec: Spec, rows: GainRows, scores: Iterable[Score]) -> GainSummary:
@@ -379,9 +379,9 @@ def advise_spec(
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened, place = Store.open(store), ANYWHERE if workers is None else Place(workers)
     search = search_settings(spec, base, limits, opened, place)
-    found, best = search.spec, search.advice.best
-    asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
-    name = content_key(asked | {"corpus": search.corpus})[:12]
+    candidate, best = search.spec, search.advice.best
+    request = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
+    name = content_key(request | {"corpus": search.corpus})[:12]
     content = search.advice.to_json() | {
         "name": name,
         "asked": spec.hash,
@@ -394,17 +394,17 @@ def advise_spec(
         "missed": None,
         "commands": [],
     }
-    if found is not None and best is None:
+    if candidate is not None and best is None:
         nearest = write.with_name(f"{write.name.removesuffix('.toml').removesuffix('.advised')}.nearest.toml")
         missed = f"The nearest miss of `ksdp advise`, {name}: it was not shown to be within the margin."
-        write_advised_spec(nearest, _tables(found), missed)
+        write_advised_spec(nearest, _tables(candidate), missed)
         content["missed"] = str(nearest)
-    if found is not None and best is not None and search.summary is not None:
-        write_advised_spec(write, _tables(found), f"Recommended by `ksdp advise`, {name}.")
-        content |= {"advised": found.hash, "spec": str(write), "audit": search.summary.audit}
-        write_gain(opened, found.hash, search.summary.corpus, search.gain.to_json())
+    if candidate is not None and best is not None and search.summary is not None:
+        write_advised_spec(write, _tables(candidate), f"Recommended by `ksdp advise`, {name}.")
+        content |= {"advised": candidate.hash, "spec": str(write), "audit": search.summary.audit}
+        write_gain(opened, candidate.hash, search.summary.corpus, search.gain.to_json())
         runnable = search.advice.tried[best].cannot_run is None
-        content["commands"] = next_commands(write, store, runnable=runnable, here=not at_urls(found.corpus))
+        content["commands"] = next_commands(write, store, runnable=runnable, here=not at_urls(candidate.corpus))
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))
     return content | {"report": str(advice_page(opened, name))}

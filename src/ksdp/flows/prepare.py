@@ -123,7 +123,7 @@ def prepare_stored(
     store: Path,
     *,
     may_sample: bool,
-    asked: GivenSpec | None = None,
+    given: GivenSpec | None = None,
     after: str | None = None,
     part: bool = False,
 ) -> Prepared:
@@ -134,12 +134,12 @@ def prepare_stored(
     code = code_of(plan)
     audit = audit_id(plan, code)
     _note_exploration(opened, plan, audit, after)
-    asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
+    given = given or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else read_ledger(opened).attempt(after)
-    question = asked.question if before is None else AuditQuestion(before.question, before.file)
+    question = given.question if before is None else AuditQuestion(before.question, before.file)
     size = {"runs": plan.runs, "looks": len(plan.looks)}
-    attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)
+    attempt = attempt_of(spec, audit, now, **size, question=question, given=given.spec, name=given.attempt)
     record_attempt(opened, replace(attempt, part=attempt.part or part))
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)

@@ -186,18 +186,18 @@ def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
     return names
 
 
-def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None) -> Spec:
+def _more(store: Store, audit: str, documents: Sequence[str], with_runs: int | None) -> Spec:
     """The spec of the audit that continues another for these documents."""
     folder = store.audit(audit)
     rows = read_verdicts(folder).to_pandas().set_index("document")
-    missing = [name for name in asked if name not in rows.index]
+    missing = [name for name in documents if name not in rows.index]
     if missing:
         raise NotFound(f"audit {audit} has no document {missing[0]!r}.")
-    mine = rows.loc[list(asked)]
+    mine = rows.loc[list(documents)]
     # Both arms together are a part of the runs; the forecast is in runs.
     done = read_summary(folder).design.reading.total(mine["n_with"] + mine["n_without"])
     factor = wanted_factor(done, mine["runs_to_decide"])
-    return topped_up(read_spec(folder), asked, factor, with_runs=with_runs)
+    return topped_up(read_spec(folder), documents, factor, with_runs=with_runs)
 
 
 def more_runs(
@@ -206,16 +206,16 @@ def more_runs(
     wanted: WantedRuns | None = None,
     place: Place = ANYWHERE,
     *,
-    held: int | None = None,
+    lock: int | None = None,
     clock: Clock = utc_now,
 ) -> Summary:
     """Audit again with more runs, and return the summary of the audit that continues this one."""
     opened, wanted = Store.open(store, create=False), wanted or WantedRuns()
     summary = read_summary(opened.audit(audit))
-    with claimed(opened, audit, held) as mine:
+    with claimed(opened, audit, lock) as mine:
         if mine is None:
             raise StoreError(f"audit {audit} is being continued already.")
-        if held is None:  # else it was said that this starts: how it ended must be said too
+        if lock is None:  # else it was said that this starts: how it ended must be said too
             _more(opened, audit, _asked(opened, audit, wanted), wanted.with_runs)
         written = _Written(opened, audit, clock)
         with written.told(), one_at_a_time(opened.root, written.wait):
@@ -229,7 +229,7 @@ def more_runs(
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
             progress = {"audit": prepared.ref.audit, "documents": len(names), "with_runs": more.design.with_runs}
             written.write(state="running", stage="prepare", units=0, total=1, **progress)
-            return run_prepared([prepared], place, held=True)[0]
+            return run_prepared([prepared], place, locked=True)[0]
 
 
 _SHOWN = 50

@@ -72,8 +72,8 @@ def _signed_bytes(content: Mapping[str, Any], kind: str = "clearance") -> bytes:
     return f"ksdp-{kind}-1\n{text}".encode("ascii")
 
 
-def _file_bytes(whole: Mapping[str, Any]) -> bytes:
-    return (json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
+def _file_bytes(parts: Mapping[str, Any]) -> bytes:
+    return (json.dumps(parts, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
 
 
 def content_hash(clearance: Clearance) -> str:
@@ -99,10 +99,10 @@ def signed(stated: Mapping[str, Any], kind: str, private_key: Ed25519PrivateKey)
     return {kind: stated, "signature": signature}
 
 
-def write_signed(path: Path, whole: Mapping[str, Any]) -> None:
+def write_signed(path: Path, envelope: Mapping[str, Any]) -> None:
     """Write what was `signed`; `InputError` if the file exists."""
     require_new(path)
-    file = _file_bytes(whole)
+    file = _file_bytes(envelope)
     write_whole(path, lambda part: part.write_bytes(file))
 
 
@@ -115,14 +115,14 @@ def verify_signed(
     path: Path, kind: str, public_key: Ed25519PublicKey | None
 ) -> tuple[dict[str, Any], Ed25519PublicKey, list[str]]:
     """A file that is whole, signed, and by this key if one is named; the key; and what was checked."""
-    whole = _parse(path, kind)
-    key = _signer(path, whole["signature"], _signed_bytes(whole[kind], kind))
+    envelope = _parse(path, kind)
+    key = _signer(path, envelope["signature"], _signed_bytes(envelope[kind], kind))
     if public_key is None:
-        return whole, key, ["content", "signature"]
+        return envelope, key, ["content", "signature"]
     if key.public_bytes_raw() != public_key.public_bytes_raw():
         by = f"{path.name} is signed by {fingerprint(key)}; it should be by {fingerprint(public_key)}."
         raise ClearanceError("signer", by)
-    return whole, key, ["content", "signature", "signer"]
+    return envelope, key, ["content", "signature", "signer"]
 
 
 def _parse(path: Path, *kinds: str) -> dict[str, Any]:
@@ -133,16 +133,16 @@ def _parse(path: Path, *kinds: str) -> dict[str, Any]:
     except OSError as error:
         raise ClearanceError("file", f"the {named} {path} cannot be read: {error.strerror}.") from error
     try:
-        whole = json.loads(raw.decode("ascii"))
-        known = isinstance(whole, dict) and any(set(whole) == {kind, "signature"} for kind in kinds or KINDS)
-        canonical = known and _file_bytes(whole) == raw
+        envelope = json.loads(raw.decode("ascii"))
+        valid = isinstance(envelope, dict) and any(set(envelope) == {kind, "signature"} for kind in kinds or KINDS)
+        canonical = valid and _file_bytes(envelope) == raw
     except (ValueError, RecursionError) as error:
         raise ClearanceError("file", f"{path.name} is not a {named}: it is no JSON in ASCII.") from error
-    if not known:
+    if not valid:
         raise ClearanceError("file", f"{path.name} is not a {named}.")
     if not canonical:
         raise ClearanceError("content", f"{path.name} was changed: it is not in the form it was written in.")
-    return dict(whole)
+    return dict(envelope)
 
 
 def _open(path: Path, content: Any) -> Clearance:
@@ -225,8 +225,8 @@ def verify_clearance(
     """Read a clearance and refuse it unless every check holds."""
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")
-    whole, key, checked = verify_signed(path, "clearance", public_key)
-    clearance = _open(path, whole["clearance"])
+    envelope, key, checked = verify_signed(path, "clearance", public_key)
+    clearance = _open(path, envelope["clearance"])
     if now < clearance.created:
         raise ClearanceError("early", f"{path.name} is not valid before {clearance.created.isoformat()}.")
     if now >= clearance.expires:
@@ -254,7 +254,7 @@ def verify_clearance(
             )
         checked.append("coverage")
     return Verified(
-        clearance, key, fingerprint(key), hashlib.sha256(_file_bytes(whole)).hexdigest(), tuple(checked)
+        clearance, key, fingerprint(key), hashlib.sha256(_file_bytes(envelope)).hexdigest(), tuple(checked)
     )
 
 

@@ -182,8 +182,8 @@ class Curve:
         cls, document: str, statistic: str, values: NDArray[np.floating], inclusion: NDArray[np.bool_]
     ) -> Curve:
         """Make the curve from the values of one document's runs, and from which of them held it."""
-        held, free = np.sort(values[inclusion]), np.sort(values[~inclusion])
-        return cls(document, statistic, held, free, widest_gap(held, free))
+        included, excluded = np.sort(values[inclusion]), np.sort(values[~inclusion])
+        return cls(document, statistic, included, excluded, widest_gap(included, excluded))
 
 
 def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
@@ -243,7 +243,7 @@ def write_findings(
     tested: ArmTests,
     decisions: Decisions,
     detectable: NDArray[np.float64],
-    known: Mapping[str, NDArray[np.float64]],
+    advantages: Mapping[str, NDArray[np.float64]],
     absent: tuple[NDArray[np.str_], NDArray[np.float64]] | None = None,
 ) -> None:
     """Write `verdicts.parquet` and `statistics.parquet`; a summary that is there is not theirs."""
@@ -271,7 +271,7 @@ def write_findings(
         "n_without": tested.n_without[:, 0],
         "detectable_distance": detectable,
         "runs_to_decide": decisions.runs_to_decide,
-    } | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
+    } | {name: _or_none(advantages.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     drop_checksum(folder / "audit.json")  # of an earlier version of the tables, until it is written again
     tables = [VERDICTS.of(verdicts)]
     if absent is not None:

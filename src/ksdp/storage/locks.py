@@ -55,9 +55,9 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
+def startable_lock(path: Path, inherited: int | None = None) -> Iterator[int | None]:
     """Hold a lock that another process can be started with, while the context lasts."""
-    with _opened(path, os.O_RDWR | os.O_CREAT, held) as descriptor:
+    with _opened(path, os.O_RDWR | os.O_CREAT, inherited) as descriptor:
         yield descriptor if _take_soon(descriptor) else None
 
 
@@ -99,12 +99,12 @@ def unlink_unlocked(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int, held: int | None = None) -> Iterator[int]:
-    """A descriptor of the lock's file, or the one that is `held`; closed in the end, which frees the lock."""
+def _opened(path: Path, flags: int, inherited: int | None = None) -> Iterator[int]:
+    """A descriptor of the lock's file, or the one that is `inherited`; closed in the end, which frees the lock."""
     try:
-        if held is None and flags & os.O_CREAT:
+        if inherited is None and flags & os.O_CREAT:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, flags, 0o600) if held is None else held
+        descriptor = os.open(path, flags, 0o600) if inherited is None else inherited
     except OSError as error:
         raise StoreError(f"the lock {path} cannot be opened: {error.strerror}.") from error
     try:

@@ -213,8 +213,8 @@ def all_whole(ref: AuditRef) -> bool:
     if ref.may_sample and open_plan(ref).spec.store.observables != "none":
         every += [(folders.observables, folders.key, block) for block in blocks]
 
-    def whole(asked: tuple[Place, str, Block]) -> bool:
-        folder, key, block = asked
+    def whole(location: tuple[Place, str, Block]) -> bool:
+        folder, key, block = location
         try:
             if isinstance(folder, RemotePlace):  # its server keeps files whole; tests compare every page they read
                 return has_block(folder, block, key)

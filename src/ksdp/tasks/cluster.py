@@ -84,24 +84,24 @@ def is_ours(address: str) -> bool:
 
 
 def open_workers(
-    count: int | None = None, address: str | None = None, asked: ClusterSpec | None = None
+    count: int | None = None, address: str | None = None, spec: ClusterSpec | None = None
 ) -> AbstractContextManager[Workers]:
     """Start a local cluster, or name the one at `address`, or what a spec asks for."""
-    if address is None and asked is not None and asked.cluster_class is not None:
-        return _of_class(asked)
-    if address is None and asked is not None:
-        address = dask_address(asked.address, insecure=asked.insecure)
+    if address is None and spec is not None and spec.cluster_class is not None:
+        return _of_class(spec)
+    if address is None and spec is not None:
+        address = dask_address(spec.address, insecure=spec.insecure)
     return _of_this_machine(count or os.cpu_count() or 1) if address is None else _at(address)
 
 
 @contextmanager
-def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
+def _of_class(spec: ClusterSpec) -> Iterator[Workers]:
     from distributed.security import Security
 
-    with _named_cluster(asked) as cluster:
+    with _named_cluster(spec) as cluster:
         _ours[cluster.scheduler_address] = getattr(cluster, "security", None) or Security()
         try:
-            yield _waited(cluster, asked)
+            yield _waited(cluster, spec)
         finally:
             _ours.pop(cluster.scheduler_address, None)
 
@@ -180,12 +180,12 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
             _here.discard(started)
 
 
-def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
+def _waited(cluster: Any, spec: ClusterSpec) -> Workers:
     from distributed import Client
 
     address = cluster.scheduler_address
     with Client(address, security=credentials(address), set_as_default=False) as client:
-        count = _first_worker(client, f"`cluster.class` {asked.cluster_class!r}")
+        count = _first_worker(client, f"`cluster.class` {spec.cluster_class!r}")
         return Workers(address, getattr(cluster, "dashboard_link", None), count)
 
 
@@ -206,11 +206,11 @@ def _started(**options: Any) -> Any:
 def _tried(options: dict[str, Any]) -> Any:
     from distributed import LocalCluster
 
-    for left in reversed(range(_TRIES)):
+    for remaining in reversed(range(_TRIES)):
         try:
             return LocalCluster(**options)
         except (RuntimeError, AssertionError):  # a worker was killed; Dask's loop took over ten seconds to start
-            if not left:
+            if not remaining:
                 raise
     raise AssertionError("one try is made at least")
 
@@ -228,13 +228,13 @@ def cluster_class(name: str) -> Callable[..., Any]:
             f"installed package alone (pip install {top.replace('_', '-')})."
         )
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        factory = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:
         raise InputError(f"`cluster.class` {name!r} cannot be imported: {error}.") from error
     # Dask's are all called so, and nothing else is called.
-    if not callable(found) or not attribute.endswith("Cluster"):
+    if not callable(factory) or not attribute.endswith("Cluster"):
         raise InputError(f"`cluster.class` {name!r}: the module {module!r} has no such class of clusters.")
-    return cast(Callable[..., Any], found)
+    return cast(Callable[..., Any], factory)
 
 
 @cache  # half a second each time
@@ -267,26 +267,26 @@ def _with_security(made: Callable[..., Any], arguments: dict[str, Any], insecure
 
 
 @contextmanager
-def _named_cluster(asked: ClusterSpec) -> Iterator[Any]:
-    name = str(asked.cluster_class)
+def _named_cluster(spec: ClusterSpec) -> Iterator[Any]:
+    name = str(spec.cluster_class)
     made = cluster_class(name)
     try:
-        started = made(**_with_security(made, dict(asked.arguments), asked.insecure))
+        started = made(**_with_security(made, dict(spec.arguments), spec.insecure))
     except Exception as error:  # whatever somebody's class raises: it was given the spec's arguments
         raise InputError(f"`cluster.class` {name!r} does not start ({type(error).__name__}: {error}).") from error
     if not all(hasattr(started, part) for part in ("scheduler_address", "scale", "adapt", "__exit__")):
         raise InputError(f"`cluster.class` {name!r} is no Dask cluster; it made {type(started).__name__!r}.")
     with started:
-        if not asked.insecure and not started.scheduler_address.startswith(_ENCRYPTED):
+        if not spec.insecure and not started.scheduler_address.startswith(_ENCRYPTED):
             raise InputError(
                 f"`cluster.class` {name!r} started a scheduler without TLS; whoever reaches it runs code as you. "
                 "Give it `security` and `protocol` in `cluster.arguments`, name its certificates in Dask's "
                 "settings (`distributed.comm.tls`), or say `insecure = true` where nobody else can reach it."
             )
-        if isinstance(asked.workers, tuple):
-            started.adapt(minimum=asked.workers[0], maximum=asked.workers[1])
-        elif asked.workers is not None:
-            started.scale(asked.workers)
+        if isinstance(spec.workers, tuple):
+            started.adapt(minimum=spec.workers[0], maximum=spec.workers[1])
+        elif spec.workers is not None:
+            started.scale(spec.workers)
         yield started
 
 
@@ -384,11 +384,11 @@ def _gathered(
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker
 
-    left = [at for at in range(len(arguments)) if at not in results]
+    remaining = [at for at in range(len(arguments)) if at not in results]
     with _connected_again(address) as client:
-        asked = _submit(client, function, [arguments[at] for at in left], name)
-        futures, places = {future.key: future for future in asked}, defaultdict(list)
-        for future, at in zip(asked, left, strict=True):
+        submitted = _submit(client, function, [arguments[at] for at in remaining], name)
+        futures, places = {future.key: future for future in submitted}, defaultdict(list)
+        for future, at in zip(submitted, remaining, strict=True):
             places[future.key].append(at)
         try:
             waiting = as_completed(list(futures.values()), loop=client.loop)

@@ -44,9 +44,9 @@ def rerun(mechanism: Any, jobs: Sequence[tuple[Any, np.random.Generator]]) -> An
     return Answer(announced, drawn, failure)
 
 
-def answer_file(asked: str, answered: str) -> None:
+def answer_file(request: str, answered: str) -> None:
     """Read what is asked, run it with one thread as an audit does, and write the answer whole."""
-    path, unused, jobs = pickle.loads(Path(asked).read_bytes())
+    path, unused, jobs = pickle.loads(Path(request).read_bytes())
     sys.path[:] = path
     given = pickle.loads(unused)
     mechanism = given() if isinstance(given, partial) else given

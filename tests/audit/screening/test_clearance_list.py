@@ -83,7 +83,7 @@ COUNTS = ListCounts(proved=3, accepted=2, excluded=1, left_open=2, not_picked=0,
 
 
 def test_the_statement_counts_and_does_not_praise() -> None:
-    values = {"margin": 0.2, "asked": ASKED, "rows": 30, "among": 900}
+    values = {"margin": 0.2, "attempts": ASKED, "rows": 30, "among": 900}
     said = list_statement(COUNTS, **values, four_eyes=True)
     for words in (
         "5 documents are listed. An audit of exactly these proved 3 of them clear",

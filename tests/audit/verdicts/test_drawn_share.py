@@ -111,5 +111,5 @@ def test_nothing_is_said_where_nobody_was_drawn() -> None:
     [(-1, 5, 0.05, 9), (6, 5, 0.05, 9), (0, 0, 0.05, 9), (1, 5, 1.0, 9), (1, 5, 0.5, 4)],
 )
 def test_no_limit(found: int, drawn: int, level: float, population: int) -> None:
-    with pytest.raises(ValueError, match="found <= drawn <= population"):
+    with pytest.raises(ValueError, match="hits <= drawn <= population"):
         share_upper_limit(found, drawn, level, population)

@@ -56,7 +56,7 @@ def test_far_tails_do_not_underflow() -> None:
     values = np.where(inclusion & (np.arange(40_000) < 2000), 5.0, 0.0)
     table = tail_table(values, inclusion)
     exact = hypergeom.logsf(1999, 40_000, 20_000, 2000) / np.log(10)
-    assert (table.size[0], table.held[0], table.highest[0]) == (2000, 2000, True)
+    assert (table.size[0], table.inside[0], table.highest[0]) == (2000, 2000, True)
     assert table.log10_p[0] == pytest.approx(exact + np.log10(2), abs=1e-6)
     assert table.log10_p[0] < -600
 

@@ -121,4 +121,4 @@ class Hosts:
         host, guard = Node(hosts, name, key, self.folder / out / name, log=log or RunLog()), None
         if ledger is not None and records is not None:
             guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, ledger, None, utc_now)
-        return run_pem_host(host, algorithm=algorithm, held=records, guard=guard)
+        return run_pem_host(host, algorithm=algorithm, records=records, guard=guard)

@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
         hold_records(hosts.read("ada"), None, None, None)
     sue = Node(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
     with pytest.raises(InputError, match="sue is a server"):
-        run_pem_host(sue, held=hosts.held("ada", clients=10))
+        run_pem_host(sue, records=hosts.held("ada", clients=10))
 
 
 def checking(hosts: Hosts, me: str = "ada", **changes: Any) -> Any:

@@ -96,7 +96,7 @@ def test_projectors_on_leading_eigenvectors_and_a_tie() -> None:
 
     async def work(shares: SharedArithmetic, place: int) -> Any:
         found = await leading(shares, given[place], (1, 2, 3))
-        return await shares.opened(found.projectors), await shares.opened(found.found)
+        return await shares.opened(found.projectors), await shares.opened(found.separated)
 
     projectors, found = computed(work)
     turn = np.linalg.eigh(matrix)[1][:, ::-1]

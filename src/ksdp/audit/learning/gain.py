@@ -89,11 +89,11 @@ def interval(values: Sequence[float], ratio: float) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def party_labels(rows: GainRows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
+def party_labels(rows: GainRows, spec: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
     """Return the holder of each document: the parties that the corpus names, or parties drawn at random."""
-    if asked.parties is None and rows.party is not None:
+    if spec.parties is None and rows.party is not None:
         return rows.party
-    count = asked.parties or 3
+    count = spec.parties or 3
     names = np.array([f"alike {number}" for number in range(1, count + 1)])
     return np.asarray(names[rng.permutation(rows.judge.shape[0]) % count])
 
@@ -108,15 +108,15 @@ class _Split:
     names: tuple[str, ...] = field(default=())
 
 
-def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
+def _split(rows: GainRows, spec: GainSpec, seed: int, number: int) -> _Split:
     rng = generator(seed, Purpose.LEARNING, number, 0)
     count = rows.judge.shape[0]
-    labels = party_labels(rows, asked, rng)
+    labels = party_labels(rows, spec, rng)
     order = rng.permutation(count)
-    held, public = max(1, round(HELD_OUT * count)), 0 if rows.basis is not None else asked.public or 0
+    test_count, public = max(1, round(HELD_OUT * count)), 0 if rows.basis is not None else spec.public or 0
     test, shown = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
-    test[order[:held]] = True
-    shown[order[held : held + public]] = True
+    test[order[:test_count]] = True
+    shown[order[test_count : test_count + public]] = True
     train = ~(test | shown)
     return _Split(number, labels, test, train, shown, tuple(np.unique(labels[train]).tolist()))
 
@@ -130,19 +130,13 @@ def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
 
 
 def gain_scores(
-    mechanism: Mechanism,
-    rows: GainRows,
-    asked: GainSpec,
-    seed: int,
-    *,
-    baselines: bool = True,
-    owners: bool = True,
+    mechanism: Mechanism, rows: GainRows, spec: GainSpec, seed: int, *, baselines: bool = True, owners: bool = True
 ) -> Iterator[Score]:
     """Every learner's scores, split by split."""
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
     rank = traits_of(mechanism).rank or 1
-    for number in range(asked.splits or usual_splits(rows.judge.nnz)):
-        split = _split(rows, asked, seed, number)
+    for number in range(spec.splits or usual_splits(rows.judge.nnz)):
+        split = _split(rows, spec, seed, number)
         rng = generator(seed, Purpose.LEARNING, number, 1)
         enter = split.train & _entering(rows, seed, number)
         best = learn(exact, _parts(rows.judge, split.train, split), None, rng) if baselines else None
@@ -266,26 +260,26 @@ class GainSummary:
         """The most important first."""
         main = self.measures[0]
         whose = "parties drawn alike from this corpus" if self.alike else "the parties that the corpus names"
-        told = f"{main.measure}: alone {main.alone.mean:.4f}, the run {main.run.mean:.4f}"
-        told += f", the exact run {main.exact.mean:.4f}"
+        means = f"{main.measure}: alone {main.alone.mean:.4f}, the run {main.run.mean:.4f}"
+        means += f", the exact run {main.exact.mean:.4f}"
         if main.public is not None:
-            told += f", public data alone {main.public.mean:.4f}"
+            means += f", public data alone {main.public.mean:.4f}"
         sentences = []
         if not main.gains:
             sentences.append(
-                f"Joining gains nothing here, for {whose}: {told}; run less alone is {gain_words(main.gain)} on "
+                f"Joining gains nothing here, for {whose}: {means}; run less alone is {gain_words(main.gain)} on "
                 f"{ALL} held out."
             )
         else:
             share = "" if main.kept is None else f", {main.kept.mean:.0%} of what the exact run gains"
             sentences.append(
-                f"Joining gains {gain_words(main.gain)} over working alone, for {whose}{share} ({told})."
+                f"Joining gains {gain_words(main.gain)} over working alone, for {whose}{share} ({means})."
             )
         if main.own is not None and main.others is not None:
             sentences.insert(not main.gains, _for_mine(main.own, main.others))
         if main.over_public is not None and main.over_public.low <= 0:
             sentences.append(f"Public data alone are as good: run less public is {gain_words(main.over_public)}.")
-        losers = [one.party for one in main.parties if one.gain.high < 0]
+        losers = [party.party for party in main.parties if party.gain.high < 0]
         if losers:
             sentences.append(f"On their own documents these lose by joining: {', '.join(losers)}.")
         return tuple(sentences)
@@ -295,22 +289,24 @@ class GainSummary:
         return asdict(self) | {"sentences": list(self.sentences)}
 
 
-def summarise_gain(scores: Sequence[Score], mechanism: str, asked: GainSpec, named: bool) -> GainSummary:
+def summarise_gain(scores: Sequence[Score], mechanism: str, spec: GainSpec, named: bool) -> GainSummary:
     """Intervals over splits of what `gain_scores` found, of the measures that the run has."""
     ratio = HELD_OUT / (1 - HELD_OUT)
     measures = tuple(dict.fromkeys(score.measure for score in scores if score.learner == "run"))
     order = sorted(measures, key=lambda name: ("minus RMSE" not in name, measures.index(name)))
     parties = tuple(sorted({score.party for score in scores if score.party}))
-    found = tuple(_measure([s for s in scores if s.measure == name], name, parties, ratio) for name in order)
-    alike = asked.parties is not None or not named
+    summaries = tuple(_measure([s for s in scores if s.measure == name], name, parties, ratio) for name in order)
+    alike = spec.parties is not None or not named
     splits = len({score.split for score in scores})
-    return GainSummary(GAIN_VERSION, mechanism, parties, alike, splits, HELD_OUT, found)
+    return GainSummary(GAIN_VERSION, mechanism, parties, alike, splits, HELD_OUT, summaries)
 
 
 def _for_mine(own: Interval, others: Interval) -> str:
-    told = "a party gains" if own.low > 0 else "a party gains nothing for sure:"
-    told = "work alone is better: joining costs a party" if own.high < 0 else told
-    return f"On its own documents {told} {gain_words(own)}. On those of the others it gains {gain_words(others)}."
+    outcome = "a party gains" if own.low > 0 else "a party gains nothing for sure:"
+    outcome = "work alone is better: joining costs a party" if own.high < 0 else outcome
+    return (
+        f"On its own documents {outcome} {gain_words(own)}. On those of the others it gains {gain_words(others)}."
+    )
 
 
 def _measure(scores: Sequence[Score], measure: str, parties: Sequence[str], ratio: float) -> MeasureGain:
@@ -378,7 +374,7 @@ def _mean_gain(table: _Table, splits: Sequence[int], judged: Sequence[tuple[str,
     gains = [
         [table[n, "run", "", what] - table[n, "alone", party, what] for party, what in judged] for n in splits
     ]
-    return interval([float(np.mean(one)) for one in gains], ratio)
+    return interval([float(np.mean(row)) for row in gains], ratio)
 
 
 def _less(first: Sequence[float], second: Sequence[float], ratio: float) -> Interval:

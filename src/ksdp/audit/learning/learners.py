@@ -84,22 +84,22 @@ class Predictor:
         """Predict the entries of `wanted` from the ratings `given`; the result has the same pattern."""
         W = self.coefficients(given)
         users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
-        found = np.einsum("ij,ji->i", W[users], self.T[:, wanted.indices])
+        ratings = np.einsum("ij,ji->i", W[users], self.T[:, wanted.indices])
         means = np.asarray(given.sum(axis=1)) / np.maximum(np.diff(given.indptr), 1)
-        found = np.where(np.max(self.T, axis=0)[wanted.indices] > 0, found, means[users])
-        predicted = np.clip(found, self.low, self.high)
+        ratings = np.where(np.max(self.T, axis=0)[wanted.indices] > 0, ratings, means[users])
+        predicted = np.clip(ratings, self.low, self.high)
         return sp.csr_array((predicted, wanted.indices, wanted.indptr), shape=wanted.shape)
 
     def suggested(self, given: sp.csr_array, most: int) -> Iterator[Suggested]:
         """For every user at most so many items that are not among the given; equal ones in the columns' order."""
-        W, known = self.coefficients(given), np.flatnonzero(self.T.any(axis=0))
+        W, catalogue = self.coefficients(given), np.flatnonzero(self.T.any(axis=0))
         for first in range(0, given.shape[0], _BLOCK):
             block = W[first : first + _BLOCK] @ self.T
-            for row, found in enumerate(block, start=first):
+            for row, scores in enumerate(block, start=first):
                 rated = given.indices[given.indptr[row] : given.indptr[row + 1]]
-                items = np.setdiff1d(known, rated, assume_unique=True)
-                best = items[np.argsort(-found[items], kind="stable")[:most]]
-                yield Suggested(row, best, np.clip(found[best], self.low, self.high))
+                items = np.setdiff1d(catalogue, rated, assume_unique=True)
+                best = items[np.argsort(-scores[items], kind="stable")[:most]]
+                yield Suggested(row, best, np.clip(scores[best], self.low, self.high))
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ def energy(learnt: Learnt, documents: sp.csr_array) -> float:
 def projected(learnt: Learnt, documents: sp.csr_array) -> Floats:
     """Coordinates of the documents, shape (n_documents, k)."""
     directions = learnt.directions
-    found = np.asarray(documents @ directions)
-    return found if learnt.mean is None else found - learnt.mean @ directions
+    coordinates = np.asarray(documents @ directions)
+    return coordinates if learnt.mean is None else coordinates - learnt.mean @ directions
 
 
 def regression(learnt: Learnt, train: tuple[sp.csr_array, Floats], test: tuple[sp.csr_array, Floats]) -> float:
@@ -123,9 +123,9 @@ def _ordered(said: Floats, later: sp.csr_array) -> float:
     for first in range(0, len(counts), _USERS_AT_ONCE):
         rows = counts[first : first + _USERS_AT_ONCE]
         part = slice(later.indptr[first], later.indptr[first + len(rows)])
-        asked = np.arange(rows.max()) < rows[:, None]
-        worth, score = np.zeros(asked.shape), np.full(asked.shape, said.min() - 1)
-        worth[asked], score[asked] = later.data[part], said[part]
+        mask = np.arange(rows.max()) < rows[:, None]
+        worth, score = np.zeros(mask.shape), np.full(mask.shape, said.min() - 1)
+        worth[mask], score[mask] = later.data[part], said[part]
         gains.append(len(rows) * float(ndcg_score(worth, score, k=_TOP)))
     return sum(gains) / len(counts)
 
@@ -139,11 +139,11 @@ def kept(ratings: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_array:
 def _by_ridge(directions: Floats, given: sp.csr_array, later: sp.csr_array) -> Floats:
     said = np.empty(later.nnz)
     for user in range(given.shape[0]):
-        known = slice(given.indptr[user], given.indptr[user + 1])
-        asked = slice(later.indptr[user], later.indptr[user + 1])
-        mean = float(given.data[known].mean())
-        rows = directions[given.indices[known]]
+        given_entries = slice(given.indptr[user], given.indptr[user + 1])
+        later_entries = slice(later.indptr[user], later.indptr[user + 1])
+        mean = float(given.data[given_entries].mean())
+        rows = directions[given.indices[given_entries]]
         gram = rows.T @ rows + _RIDGE / len(directions) * np.eye(rows.shape[1])
-        coefficients = np.linalg.solve(gram, rows.T @ (given.data[known] - mean))
-        said[asked] = mean + directions[later.indices[asked]] @ coefficients
+        coefficients = np.linalg.solve(gram, rows.T @ (given.data[given_entries] - mean))
+        said[later_entries] = mean + directions[later.indices[later_entries]] @ coefficients
     return said

@@ -76,10 +76,10 @@ def failure_of(error: BaseException) -> str:
     return f"{words} ({Path(code.co_filename).name}, line {line}, in {code.co_name})"
 
 
-def pickled(one: object) -> bytes | None:
+def pickled(value: object) -> bytes | None:
     """An object for another process, with the code of what is not in a module; None where it cannot be pickled."""
     try:
-        return bytes(cloudpickle.dumps(one))
+        return bytes(cloudpickle.dumps(value))
     except Exception:  # whatever somebody's object holds
         return None
 

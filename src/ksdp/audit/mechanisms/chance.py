@@ -159,10 +159,10 @@ def _of_one(first: _Run, second: _Run, name: str) -> tuple[str, Ints]:
     return "", places
 
 
-def _settings(one: NoisedNumbers, other: NoisedNumbers) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    yield one.value, other.value
-    yield one.scale, other.scale
-    yield one.law, other.law
+def _settings(first: NoisedNumbers, second: NoisedNumbers) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    yield first.value, second.value
+    yield first.scale, second.scale
+    yield first.law, second.law
 
 
 def _places(numbers: Floats, returned: Floats) -> Ints:

@@ -80,11 +80,11 @@ def leaks_of(
 
 
 def with_leaks(
-    leaks: Sequence[ArrayLeak], seen: Mapping[str, NDArray[Any]], held: Ints, rng: np.random.Generator
+    leaks: Sequence[ArrayLeak], seen: Mapping[str, NDArray[Any]], units: Ints, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
     """Add the leaks of the units in a run to its announcement, in the types that it has."""
     changed = {leak.array: np.array(seen[leak.array], np.float64) for leak in leaks}
-    coins, inside = rng.random(len(leaks)), set(held.tolist())
+    coins, inside = rng.random(len(leaks)), set(units.tolist())
     for leak, coin in zip(leaks, coins, strict=True):
         if leak.unit in inside:
             flat = changed[leak.array].reshape(-1)

@@ -151,9 +151,9 @@ def compare_scores(
     words = "; ".join(f"{c.compared} (AUC {c.auc:.3f} by {c.score}, p {c.p:.1g})" for c in failed)
     pairs, coins = _pairs(scores, members, rng)
     bound = one_run(np.stack([*pairs.values()]), coins, delta, _CONFIDENCE)
-    told = tuple(_separation(name, v[:members], v[members:]) for name, v in scores.items())
+    gaps = tuple(_separation(name, v[:members], v[members:]) for name, v in scores.items())
     by = [*pairs][bound.score]
-    return ReleaseFinding(members, held_out, delta, None if failed else bound, by, told, tuple(controls), words)
+    return ReleaseFinding(members, held_out, delta, None if failed else bound, by, gaps, tuple(controls), words)
 
 
 def _named(release: Mapping[str, NDArray[np.floating]], features: int) -> dict[str, Floats]:

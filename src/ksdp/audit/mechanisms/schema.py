@@ -84,14 +84,14 @@ def release_schema(
 ) -> ReleaseSchema:
     """Derive the releases that one party sees, and those that a store keeps."""
     try:
-        found = tuple(mechanism.releases(features))
+        releases = tuple(mechanism.releases(features))
     except TypeError as error:
         raise SpecError(f"`releases` of {mechanism.name!r} must give a tuple of `Release`.") from error
-    wrong = [type(array).__name__ for array in found if not isinstance(array, Release)]
-    if wrong or not any(array.recorded for array in found):
+    wrong = [type(array).__name__ for array in releases if not isinstance(array, Release)]
+    if wrong or not any(array.recorded for array in releases):
         got = f"one holds a {wrong[0]}" if wrong else "none is recorded"
         raise SpecError(f"`releases` of {mechanism.name!r} must give a tuple of `Release`; {got}.")
-    arrays = tuple(array for array in found if array.recorded)
+    arrays = tuple(array for array in releases if array.recorded)
     shown = final_output(mechanism, features) if sees == "final" else opened(mechanism, features)
     names = {array.name for array in arrays}
     return ReleaseSchema(arrays, shown, tuple(name for name in shown if name in names), kept_of(arrays, keeps))

@@ -80,13 +80,13 @@ def _mark(indptr: Any, indices: Any, data: Any, marks: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _first_equal(rows: Any, others: Any, marks: Any, found: Any) -> None:
+def _first_equal(rows: Any, others: Any, marks: Any, matches: Any) -> None:
     (starts, columns, values), (places, other_columns, other_values) = rows, others
     mine, theirs, order, first = marks
-    for i in range(len(found)):
-        found[i] = -1
+    for i in range(len(matches)):
+        matches[i] = -1
         at = first[i]
-        while found[i] < 0 and at < len(order) and theirs[order[at]] == mine[i]:
+        while matches[i] < 0 and at < len(order) and theirs[order[at]] == mine[i]:
             j = order[at]
             equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]
             p, q = starts[i], places[j]
@@ -94,5 +94,5 @@ def _first_equal(rows: Any, others: Any, marks: Any, found: Any) -> None:
                 equal = columns[p] == other_columns[q] and values[p] == other_values[q]
                 p, q = p + 1, q + 1
             if equal:
-                found[i] = j
+                matches[i] = j
             at += 1

@@ -120,8 +120,8 @@ def _of_audit(summary: Summary) -> Iterator[Criterion]:
     yield Criterion("coverage", read, f"unread: {unread}" if unread else read, not unread, "have it read, too")
 
 
-def _of_result(appetite: Appetite, summary: Summary, found: AuditedDocuments) -> Iterator[Criterion]:
-    for criterion in _of_documents(appetite, found, summary.design.unit):
+def _of_result(appetite: Appetite, summary: Summary, documents: AuditedDocuments) -> Iterator[Criterion]:
+    for criterion in _of_documents(appetite, documents, summary.design.unit):
         yield (
             criterion
             if summary.valid
@@ -129,16 +129,16 @@ def _of_result(appetite: Appetite, summary: Summary, found: AuditedDocuments) ->
         )
 
 
-def _of_documents(appetite: Appetite, found: AuditedDocuments, unit: str) -> Iterator[Criterion]:
-    entering = found.verdict != "out"
+def _of_documents(appetite: Appetite, documents: AuditedDocuments, unit: str) -> Iterator[Criterion]:
+    entering = documents.verdict != "out"
     total = int(entering.sum())
     accepted = appetite.model_dump()
     for verdict in (word for word in Verdict if not word.may_enter):
-        most, count = accepted.get(f"most_{verdict}", 0.0), int((found.verdict == verdict).sum())
+        most, count = accepted.get(f"most_{verdict}", 0.0), int((documents.verdict == verdict).sum())
         met = count <= most * total + 1e-9
         found_words = f"{count} of {plural(total, unit)}"
         yield Criterion(verdict.value, f"a share of at most {most:g}", found_words, met, verdict.remedy)
     if appetite.proof == "every attack":
-        clear = found.certified[found.verdict == Verdict.CLEAR]
+        clear = documents.certified[documents.verdict == Verdict.CLEAR]
         remedy = "noise, a certificate or a secret draw proves it"
         yield Criterion("proof", "every attack", f"{clear.sum()} of {clear.size} clear", bool(clear.all()), remedy)

@@ -103,9 +103,9 @@ class GuaranteeSummary:
     notes: str
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> GuaranteeSummary:
+    def from_json(cls, record: Mapping[str, Any]) -> GuaranteeSummary:
         """Return the guarantee that `Guarantee.as_json` wrote."""
-        return TypeAdapter(cls).validate_python(told)
+        return TypeAdapter(cls).validate_python(record)
 
 
 @dataclass(frozen=True, config=FORMAT)

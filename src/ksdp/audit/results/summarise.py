@@ -35,7 +35,7 @@ def bound_summary(
     """Summarise a bound on every attack, against what so many looks at so many documents measured."""
     below = rule.accepts(bound.advantage)
     sensitive = below & (interim.decisions.verdict == Verdict.SENSITIVE)
-    known = None if bound.pairs is None else bound.pairs.mean(axis=1)
+    means = None if bound.pairs is None else bound.pairs.mean(axis=1)
     return BoundSummary(
         by=bound.by,
         trust=bound.trust,
@@ -50,8 +50,8 @@ def bound_summary(
         largest_certified=float(bound.advantage[below].max(initial=0.0)),
         fewest_copies=None if bound.copies is None else int(bound.copies[below].min(initial=bound.copies.max())),
         pairs=None if bound.pairs is None else bound.pairs.shape[1],
-        median_knows_all=None if known is None else float(np.median(known)),
-        largest_knows_all=None if known is None else float(known.max()),
+        median_knows_all=None if means is None else float(np.median(means)),
+        largest_knows_all=None if means is None else float(means.max()),
     )
 
 
@@ -209,12 +209,12 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         store=filed.store,
         report=filed.report,
         share=share_summary(plan, tested.interim) if judged.valid else None,
-        bounds=tuple(one for one in bounds if one.by != ProvedBy.COPIES or one.certified or one.contradicted),
+        bounds=tuple(b for b in bounds if b.by != ProvedBy.COPIES or b.certified or b.contradicted),
         absence=absence_summary(plan),
     )
 
 
-def _design(plan: Plan, held: NDArray[np.int64]) -> parts.DesignSummary:
+def _design(plan: Plan, runs_with: NDArray[np.int64]) -> parts.DesignSummary:
     return parts.DesignSummary(
         kind=plan.spec.design.kind,
         unit=plan.units.word,
@@ -223,7 +223,7 @@ def _design(plan: Plan, held: NDArray[np.int64]) -> parts.DesignSummary:
         honest_rows=len(plan.holdings.honest),
         coalition_rows=len(plan.holdings.coalition),
         share=plan.design.share,
-        n_with=(int(held.min()), int(np.median(held)), int(held.max())),
+        n_with=(int(runs_with.min()), int(np.median(runs_with)), int(runs_with.max())),
         every=plan.reading.every,
         early=plan.reading.early,
     )

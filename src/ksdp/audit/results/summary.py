@@ -56,12 +56,12 @@ class StoredSummary:
         return table
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Return the value that `to_json` wrote."""
-        if told.get("version") != VERSION:
-            wrote = f"version {told['version']!r}" if "version" in told else "no version"
+        if record.get("version") != VERSION:
+            wrote = f"version {record['version']!r}" if "version" in record else "no version"
             raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")
-        read: Self = _adapter(cls).validate_python(told)
+        read: Self = _adapter(cls).validate_python(record)
         return read
 
 
@@ -134,8 +134,8 @@ class Summary(StoredSummary):
     @property
     def row(self) -> dict[str, Any]:
         """Its line in a table of audits."""
-        found = {"detected": self.detected, "documents": self.documents, "largest_D": self.largest_distance}
-        return self.verdicts.as_dict() | found | {"runs": self.runs, "seconds": self.seconds, "valid": self.valid}
+        counts = {"detected": self.detected, "documents": self.documents, "largest_D": self.largest_distance}
+        return self.verdicts.as_dict() | counts | {"runs": self.runs, "seconds": self.seconds, "valid": self.valid}
 
     @property
     def largest_distance(self) -> float:

@@ -85,13 +85,13 @@ def candidates(spec: Spec, features: int, row_bound: float | None) -> list[Setti
     has, rank, opens = _has(spec)
     ranks = [] if rank is None else [r for r in dict.fromkeys((rank, *_RANKS)) if rank <= r < features]
     own = [None if r == rank else r for r in ranks] or [None]
-    proved = [one for r in own for one in _proofs(spec, r, rank, features, row_bound, spec.decision.margin)]
-    draws = [(one, math.floor(50 * one.drawn) / 100) for one in proved if one.drawn is not None]
-    proved += [replace(one, drawn=half) for one, half in draws if half]
+    proved = [proof for r in own for proof in _proofs(spec, r, rank, features, row_bound, spec.decision.margin)]
+    draws = [(proof, math.floor(50 * proof.drawn) / 100) for proof in proved if proof.drawn is not None]
+    proved += [replace(proof, drawn=half) for proof, half in draws if half]
     exact = [Setting(opens=opens, rank=r) for r in own]
     noise = [
-        replace(one, noise=float(f"{size / math.sqrt(features):.2g}"))
-        for one in exact
+        replace(setting, noise=float(f"{size / math.sqrt(features):.2g}"))
+        for setting in exact
         for size in (_NOISE if "noise" not in has and "opens" in has else ())
     ]
     return list(dict.fromkeys([Setting(), *proved, *exact, *noise]))
@@ -101,7 +101,7 @@ def wider(spec: Spec, setting: Setting, features: int, row_bound: float | None) 
     """Proofs of larger margins at the rank of a setting, the smallest margin first."""
     rank = _has(spec)[1]
     margins = (margin for margin in _WIDER if margin > spec.decision.margin)
-    return [one for c in margins for one in _proofs(spec, setting.rank, rank, features, row_bound, c)]
+    return [proof for c in margins for proof in _proofs(spec, setting.rank, rank, features, row_bound, c)]
 
 
 def _has(spec: Spec) -> tuple[set[str], int | None, str | None]:
@@ -117,18 +117,18 @@ def _proofs(
     spec: Spec, rank: int | None, own: int | None, features: int, row_bound: float | None, margin: float
 ) -> list[Setting]:
     has, _, opens = _has(spec)
-    found = []
+    settings = []
     if spec.corpus.levers.drawn is None and "advantage" not in has:
         share = math.floor(margin * 100) / 100 or margin
         counted = (spec.mechanism.name, spec.corpus.weighting, spec.corpus.idf) == ("pd-svd", "tf-idf", "global")
-        found.append(Setting(opens=opens, rank=rank, drawn=share))
+        settings.append(Setting(opens=opens, rank=rank, drawn=share))
         if counted:
-            found = [Setting(rank=rank or own, drawn=share, shrink=CountedSVD.shrink)]
+            settings = [Setting(rank=rank or own, drawn=share, shrink=CountedSVD.shrink)]
     if "advantage" in has:
-        found.append(Setting(rank=rank, advantage=margin))
+        settings.append(Setting(rank=rank, advantage=margin))
     elif row_bound is not None and own is not None and features <= _MOST_COLUMNS and "opens" in has:
-        found.append(Setting(rank=rank or own, advantage=margin, row_bound=float(f"{row_bound:.2g}")))
-    return found
+        settings.append(Setting(rank=rank or own, advantage=margin, row_bound=float(f"{row_bound:.2g}")))
+    return settings
 
 
 _SPLITS = 5
@@ -139,7 +139,7 @@ def draw_remedy(plan: Plan) -> str | None:
     """Estimate the gain under a draw that proves the margin; None if there is a proof, or nothing is learnt."""
     spec, corpus = plan.spec, plan.corpus
     draws = _proofs(spec, None, None, corpus.features, None, spec.decision.margin)
-    setting = next((one for one in draws if one.drawn is not None), None)
+    setting = next((draw for draw in draws if draw.drawn is not None), None)
     if setting is None:
         return None
     few, rows = GainSpec(splits=_SPLITS), GainRows(corpus.matrix, corpus.matrix, None, corpus.party)
@@ -278,9 +278,9 @@ def sampled_leak(
     values: dict[str, list[Floats]] = {statistic.name: [] for statistic in statistics}
     bits: list[NDArray[np.bool_]] = []
     for block in _cut(plan.blocks, stops):
-        found = measure(plan, block, sample(plan, block), statistics)
-        bits.append(found.inclusion[:count])
-        for name, part in found.values.items():
+        block_values = measure(plan, block, sample(plan, block), statistics)
+        bits.append(block_values.inclusion[:count])
+        for name, part in block_values.values.items():
             values[name].append(part[:count])
         last = block.stop == plan.runs
         if block.stop not in stops and not last:
@@ -289,8 +289,8 @@ def sampled_leak(
         columns = {name: np.concatenate(parts, axis=1) for name, parts in values.items()}
         distances = {name: enters * _distances(column, inclusion) for name, column in columns.items()}
         largest = np.max(list(distances.values()), axis=0)
-        held = max(1, int(inclusion.sum(axis=1).mean()))
-        by_chance = enters * chance_distance(held, max(1, inclusion.shape[1] - held), len(columns))
+        runs_with = max(1, int(inclusion.sum(axis=1).mean()))
+        by_chance = enters * chance_distance(runs_with, max(1, inclusion.shape[1] - runs_with), len(columns))
         margin = plan.spec.decision.margin
         # With few runs many are above the margin by chance: that gives no setting up.
         above, far = int((largest > margin).sum()), int((largest > margin + by_chance).sum())
@@ -419,10 +419,10 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
-        told = asdict(self)
-        for one, shown in zip(self.tried, told["tried"], strict=True):
-            shown |= {"setting": one.setting.values, "name": one.setting.name}
-        return told
+        table = asdict(self)
+        for trial, shown in zip(self.tried, table["tried"], strict=True):
+            shown |= {"setting": trial.setting.values, "name": trial.setting.name}
+        return table
 
 
 def documents_needed(leak: Leak, margin: float, documents: int) -> int:
@@ -455,54 +455,54 @@ def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
 
 def frontier_of(tried: Sequence[Tried]) -> tuple[int, ...]:
     """Places of the settings that none other beats in both what is kept and what is given away."""
-    known = [place for place, one in enumerate(tried) if one.gain is not None and one.reach is not None]
-    return tuple(n for n in known if not any(_beats(tried[other], tried[n]) for other in known))
+    places = [place for place, trial in enumerate(tried) if trial.gain is not None and trial.reach is not None]
+    return tuple(n for n in places if not any(_beats(tried[other], tried[n]) for other in places))
 
 
 def in_order(tried: Sequence[Tried], margin: float) -> list[int]:
     """Places of the proved settings: those that parties can run; by leak those that keep enough; then by gain."""
-    proved = [place for place, one in enumerate(tried) if one.useful and one.proved(margin)]
+    proved = [place for place, trial in enumerate(tried) if trial.useful and trial.proved(margin)]
 
     def order(place: int) -> tuple[bool, float, float, bool]:
-        one = tried[place]
-        enough = one.kept is not None and one.kept.low >= _ENOUGH
-        given = one.promised if enough and one.promised is not None else math.inf
-        return one.cannot_run is not None, given, -_surely(one), not one.setting.values
+        trial = tried[place]
+        enough = trial.kept is not None and trial.kept.low >= _ENOUGH
+        given = trial.promised if enough and trial.promised is not None else math.inf
+        return trial.cannot_run is not None, given, -_surely(trial), not trial.setting.values
 
     return sorted(proved, key=order)
 
 
 def nearest_miss(tried: Sequence[Tried], checked: Sequence[Checked]) -> int | None:
     """Place of the useful setting that is within the smallest margin; of one that was checked first."""
-    if listed := [one for one in checked if one.listed]:
-        return max(listed, key=lambda one: one.listed).place
-    known = {place: one.reach for place, one in enumerate(tried) if one.useful and one.reach is not None}
-    return min(known, key=lambda place: known[place] or 0.0, default=None)
+    if listed := [check for check in checked if check.listed]:
+        return max(listed, key=lambda check: check.listed).place
+    reaches = {place: trial.reach for place, trial in enumerate(tried) if trial.useful and trial.reach is not None}
+    return min(reaches, key=lambda place: reaches[place] or 0.0, default=None)
 
 
-def _surely(one: Tried) -> float:
-    return -math.inf if one.gain is None else one.gain.low
+def _surely(trial: Tried) -> float:
+    return -math.inf if trial.gain is None else trial.gain.low
 
 
-def _beats(one: Tried, other: Tried) -> bool:
-    gained, least = (-math.inf if t.gain is None else t.gain.mean for t in (one, other))
-    given, most = (math.inf if t.reach is None else t.reach for t in (one, other))
+def _beats(trial: Tried, other: Tried) -> bool:
+    gained, least = (-math.inf if t.gain is None else t.gain.mean for t in (trial, other))
+    given, most = (math.inf if t.reach is None else t.reach for t in (trial, other))
     return gained >= least and given <= most and (gained > least or given < most)
 
 
 def advice_sentences(advice: Advice) -> tuple[str, ...]:
     """Say what to run, its leak and its gain; or why nothing is within reach, and what would have to change."""
     if advice.best is not None:
-        forecast = next(one for one in advice.checked if one.place == advice.best)
+        forecast = next(check for check in advice.checked if check.place == advice.best)
         return _recommended(advice, advice.tried[advice.best], forecast)
-    useful = [one for one in advice.tried if one.useful]
+    useful = [trial for trial in advice.tried if trial.useful]
     if not useful:
         return (
             f"Work alone. No setting gains anything over that, not even the exact run: {len(advice.tried)} were "
             "tried.",
         )
     least = f"Not reachable within a margin of {advice.margin:g}: work alone, or change what is named below."
-    proofs = [one for one in advice.tried if one.proved(advice.margin) and one.gain is not None]
+    proofs = [trial for trial in advice.tried if trial.proved(advice.margin) and trial.gain is not None]
     sentences = [least]
     if proofs:
         most = max(proofs, key=_surely)
@@ -520,47 +520,49 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
 def _missed(advice: Advice) -> list[str]:
     if advice.nearest is None:
         return []
-    one = advice.tried[advice.nearest]
-    assert one.gain is not None
-    told = f"The nearest miss is {one.setting.name}: with all documents it gains {gain_words(one.gain)}"
+    miss = advice.tried[advice.nearest]
+    assert miss.gain is not None
+    text = f"The nearest miss is {miss.setting.name}: with all documents it gains {gain_words(miss.gain)}"
     seen = next((check for check in advice.checked if check.place == advice.nearest), None)
     if seen is not None and seen.gain is not None:
         out = advice.documents - seen.listed
         many = f", more than the quota of {advice.quota:.0%}" if out > advice.quota * advice.documents else ""
-        told += (
+        text += (
             f", but {out:,} of {advice.documents:,} would have to stay out{many}, and with the other "
             f"{seen.listed:,} it gains {gain_words(seen.gain)}"
         )
-    elif one.leak is not None and one.promised is None:
-        told += f", but {one.leak.above} of {one.leak.documents} sampled documents measure a D above the margin"
-        told += "" if seen is None else f", and audits of all of them end so: {seen.reason.rstrip('.')}"
-    return [f"{told}."]
+    elif miss.leak is not None and miss.promised is None:
+        text += f", but {miss.leak.above} of {miss.leak.documents} sampled documents measure a D above the margin"
+        text += "" if seen is None else f", and audits of all of them end so: {seen.reason.rstrip('.')}"
+    return [f"{text}."]
 
 
 def _changes(advice: Advice) -> list[str]:
-    proofs = [one for one in advice.tried if one.useful and one.promised is not None]
-    told = []
+    proofs = [trial for trial in advice.tried if trial.useful and trial.promised is not None]
+    changes = []
     if proofs:
-        one = min(proofs, key=lambda tried: tried.promised or 0.0)
-        assert one.gain is not None
-        told.append(f"a margin of {one.promised:g}, within which {one.setting.name} gains {gain_words(one.gain)}")
+        trial = min(proofs, key=lambda tried: tried.promised or 0.0)
+        assert trial.gain is not None
+        changes.append(
+            f"a margin of {trial.promised:g}, within which {trial.setting.name} gains {gain_words(trial.gain)}"
+        )
     elif advice.nearest is not None and (leak := advice.tried[advice.nearest].leak) is not None:
-        told.append(f"a margin of about {leak.high:.2g}, which 95 % of the sampled documents are within there")
+        changes.append(f"a margin of about {leak.high:.2g}, which 95 % of the sampled documents are within there")
     if advice.needed is not None:
-        told.append(advice.needed)
-    return [f"What would have to change: {'; or '.join(told)}."] if told else []
+        changes.append(advice.needed)
+    return [f"What would have to change: {'; or '.join(changes)}."] if changes else []
 
 
-def _recommended(advice: Advice, one: Tried, forecast: Checked) -> tuple[str, ...]:
+def _recommended(advice: Advice, trial: Tried, forecast: Checked) -> tuple[str, ...]:
     every = "all" if forecast.listed == advice.documents else f"{forecast.listed:,} of"
-    told = f"Run {one.setting.name}: {every} {advice.documents:,} documents may enter"
-    if one.promised is not None and one.proved(advice.margin):
-        told += f", and no attack on any of them has an advantage above {one.promised:.2g}: it is proved"
+    text = f"Run {trial.setting.name}: {every} {advice.documents:,} documents may enter"
+    if trial.promised is not None and trial.proved(advice.margin):
+        text += f", and no attack on any of them has an advantage above {trial.promised:.2g}: it is proved"
     elif forecast.every_attack:
-        told += f", {forecast.every_attack:,} of them proved against every attack"
+        text += f", {forecast.every_attack:,} of them proved against every attack"
     else:
-        told += f", each proved within {advice.margin:g} against the attacks that were tried"
-    sentences = [f"{told}.", f"An audit of exactly these says so: {forecast.reason}"]
-    if one.cannot_run is not None:
-        sentences.append(f"Parties cannot run it yet as it is: {one.cannot_run}")
+        text += f", each proved within {advice.margin:g} against the attacks that were tried"
+    sentences = [f"{text}.", f"An audit of exactly these says so: {forecast.reason}"]
+    if trial.cannot_run is not None:
+        sentences.append(f"Parties cannot run it yet as it is: {trial.cannot_run}")
     return tuple(sentences)

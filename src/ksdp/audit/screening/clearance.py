@@ -100,13 +100,13 @@ def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
     """Derive the question of a spec. A default written out, 1 as 1.0, or a part in rows, asks nothing new."""
     mechanism = mechanism_of(spec.mechanism)
     name = mechanism.code if isinstance(mechanism, FunctionMechanism) else mechanism.name
-    asked = {"name": name, "parameters": parameters_of(mechanism)}
+    settings = {"name": name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
     rows = {name: parties[name] and as_rows(parties[name], units) for name in ("honest", "coalition")}
-    whole: dict[str, object] = {"mechanism": whole_numbers(asked), "unit": spec.design.unit}
+    question: dict[str, object] = {"mechanism": whole_numbers(settings), "unit": spec.design.unit}
     return AuditQuestion(
-        content=content_key(whole | {"corpus": corpus, "parties": parties | rows}),
-        file=content_key(whole | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
+        content=content_key(question | {"corpus": corpus, "parties": parties | rows}),
+        file=content_key(question | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
     )
 
 
@@ -156,19 +156,19 @@ def proposed_by(attempt: str) -> str | None:
 
 def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
     """Count what was tried for one question; an attempt has its whole level, or the sum of its audits'."""
-    whole: dict[str, float] = {}
+    reserved: dict[str, float] = {}
     parts: dict[str, dict[str, float]] = {}
-    for one in attempts:
-        whole[one.attempt] = max(whole.get(one.attempt, 0.0), one.whole)
-        parts.setdefault(one.attempt, {})[one.audit] = one.level
-    levels = {name: max(whole[name], sum(parts[name].values())) for name in whole}
+    for attempt in attempts:
+        reserved[attempt.attempt] = max(reserved.get(attempt.attempt, 0.0), attempt.whole)
+        parts.setdefault(attempt.attempt, {})[attempt.audit] = attempt.level
+    levels = {name: max(reserved[name], sum(parts[name].values())) for name in reserved}
     return Attempts(
         attempts=len(levels),
-        audits=len({one.audit for one in attempts}),
-        seeds=len({one.seed for one in attempts}),
-        margins=tuple(sorted({one.margin for one in attempts})),
-        statistics=len({one.statistics for one in attempts}),
-        looks=sum(one.looks for one in attempts),
+        audits=len({attempt.audit for attempt in attempts}),
+        seeds=len({attempt.seed for attempt in attempts}),
+        margins=tuple(sorted({attempt.margin for attempt in attempts})),
+        statistics=len({attempt.statistics for attempt in attempts}),
+        looks=sum(attempt.looks for attempt in attempts),
         level=min(sum(levels.values()), 1.0),
     )
 
@@ -378,13 +378,13 @@ class Selection:
 
 def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selection:
     """Sort the documents of an audit."""
-    found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
+    lists: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
     for document, verdict in verdicts.items():
         state = states.get(document)
         clear = verdict == Verdict.CLEAR and not (state and state.proved_by)
         decision = state.decision if state else None
         if state and state.waiting is not None:
-            found["waiting"].append(document)
+            lists["waiting"].append(document)
             place = "left_open"
         elif decision is Decision.EXCLUDE:
             place = "excluded"
@@ -394,8 +394,8 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
             place = "proved"
         else:
             place = "left_open"
-        found[place].append(document)
-    return Selection(**{name: tuple(ids) for name, ids in found.items()})
+        lists[place].append(document)
+    return Selection(**{name: tuple(ids) for name, ids in lists.items()})
 
 
 _NOT_SAID = (
@@ -431,7 +431,7 @@ def list_statement(
     counts: ListCounts,
     *,
     margin: float,
-    asked: Attempts,
+    attempts: Attempts,
     rows: int,
     among: int,
     four_eyes: bool,
@@ -460,7 +460,9 @@ def list_statement(
         )
     else:
         proved = f"{start}, by a proof and not by tests: {bound}"
-    promises = [f"{proved} Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}."]
+    promises = [
+        f"{proved} Audits that asked this so far: {attempts.audits}; their levels add up to {attempts.level:g}."
+    ]
     if counts.accepted:
         promises.append(
             f"{counts.accepted} are listed by decision alone: their risk was accepted, each with a reason in the "
@@ -475,10 +477,7 @@ def list_statement(
         )
     else:
         promises.append("Every document of the audit is listed.")
-    if four_eyes:
-        promises.append(_TWO_NAMES)
-    else:
-        promises.append("Decisions were made by one person each.")
+    promises.append(_TWO_NAMES if four_eyes else "Decisions were made by one person each.")
     if by_tests and not every_size:
         promises.append("Tests say nothing of statistics that were not tried.")
     if not any_knowledge:

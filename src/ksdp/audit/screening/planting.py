@@ -45,7 +45,7 @@ class _Pilot:
     places: Ints
     numbers: Floats
     """Shape (n_runs, n_numbers)."""
-    whole: Bits
+    integral: Bits
     """Whether a number is a count; then it stays one."""
     centres: Floats
     deviations: Floats
@@ -83,8 +83,8 @@ def _known_score(leak: ArrayLeak, numbers: Floats, deviations: Floats) -> Floats
     return np.asarray((off / deviations * np.sign(leak.amounts)).sum(axis=1))
 
 
-def _distance(held: Floats, free: Floats) -> float:
-    gap = widest_gap(held, free)
+def _distance(included: Floats, excluded: Floats) -> float:
+    gap = widest_gap(included, excluded)
     return 0.0 if gap is None else gap.distance
 
 
@@ -97,7 +97,7 @@ def _size(leak: ArrayLeak, numbers: Floats, deviations: Floats, coins: Floats) -
 def _of_size(leak: ArrayLeak, pilot: _Pilot, at: Ints, wanted: float, coins: Floats) -> ArrayLeak | None:
     """The leak, its amounts made as large as wanted; None where it cannot be."""
     none = 1.0 if leak.kind == "spread" else 0.0
-    integral = pilot.whole[at] if leak.kind != "agreement" else np.zeros(1, np.bool_)
+    integral = pilot.integral[at] if leak.kind != "agreement" else np.zeros(1, np.bool_)
     numbers, deviations = pilot.numbers[:, at], pilot.deviations[at]
 
     def grown(step: float) -> ArrayLeak:

@@ -42,7 +42,7 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
         lines = []
         problems = error.errors(include_url=False)
         for where, problem_group in groupby(
-            problems[:_TOLD], lambda one: ".".join(_keys(tables, one["loc"])) or what
+            problems[:_TOLD], lambda problem: ".".join(_keys(tables, problem["loc"])) or what
         ):
             wanted, got = [], ""
             for problem in problem_group:
@@ -111,9 +111,9 @@ def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
     return f"there is no such key; {instead}Permitted are {', '.join(keys)}."
 
 
-def meant(wrong: str, known: Iterable[str]) -> str:
+def meant(wrong: str, names: Iterable[str]) -> str:
     """A question for the name that is nearest to a wrong one, with a space behind it; empty where none is near."""
-    close = get_close_matches(wrong, known, n=1)
+    close = get_close_matches(wrong, names, n=1)
     return f"did you mean `{close[0]}`? " if close else ""
 
 

@@ -139,8 +139,8 @@ def _turned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:
         units = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
         order = linear_sum_assignment(reference @ units.T, maximize=True)[1]
         return np.asarray(rows[order], np.float64)
-    left, _, right = np.linalg.svd(reference @ rows.T)
-    return np.asarray(left @ right @ rows, np.float64)
+    U, _, Vt = np.linalg.svd(reference @ rows.T)
+    return np.asarray(U @ Vt @ rows, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,10 +367,10 @@ def train(
     return replace(rules, linear=LinearRule.of(np.stack(wide), _copies(databases, same), rules.correlations))
 
 
-def _copies(held: Sequence[Ints], same: Ints) -> Floats:
+def _copies(members: Sequence[Ints], same: Ints) -> Floats:
     """How many documents of each one's content runs held, shape (n_runs, n_documents)."""
-    totals = np.zeros((len(held), len(same)))
-    for total, places in zip(totals, held, strict=True):
+    totals = np.zeros((len(members), len(same)))
+    for total, places in zip(totals, members, strict=True):
         np.add.at(total, same[places], 1.0)
     return np.asarray(totals[:, same])
 
@@ -545,9 +545,9 @@ def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> li
     return [sp.coo_array(sp.vstack(some)) for some in parts_found]
 
 
-def _beyond(found: sp.coo_array, bound: float) -> sp.coo_array:
-    kept = np.abs(found.data) > bound
-    return sp.coo_array((found.data[kept], (found.row[kept], found.col[kept])), found.shape)
+def _beyond(matrix: sp.coo_array, bound: float) -> sp.coo_array:
+    kept = np.abs(matrix.data) > bound
+    return sp.coo_array((matrix.data[kept], (matrix.row[kept], matrix.col[kept])), matrix.shape)
 
 
 def ridge_rules(

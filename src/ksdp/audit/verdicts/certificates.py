@@ -106,8 +106,8 @@ def told_by_count(copies: int, documents: int, size: int) -> float:
     from scipy.stats import hypergeom  # half a second of imports, which who has no copies need not wait for
 
     count = np.arange(copies + 1)
-    held = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
-    return _variation(held, hypergeom(documents - 1, copies - 1, size).pmf(count))
+    included = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
+    return _variation(included, hypergeom(documents - 1, copies - 1, size).pmf(count))
 
 
 def told_by_independent_count(copies: int, share: float) -> float:
@@ -118,5 +118,5 @@ def told_by_independent_count(copies: int, share: float) -> float:
     return _variation(binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share).pmf(count))
 
 
-def _variation(held: Floats, left_out: Floats) -> float:
-    return float(np.clip(np.abs(held - left_out).sum() / 2, 0.0, 1.0))
+def _variation(included: Floats, left_out: Floats) -> float:
+    return float(np.clip(np.abs(included - left_out).sum() / 2, 0.0, 1.0))

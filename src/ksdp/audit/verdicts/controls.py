@@ -58,9 +58,9 @@ class Canaries:
 
 def handed_bits(database: Database, documents: int) -> NDArray[np.uint8]:
     """Which rows of the corpus were stacked into the victim's matrix, packed, shape (ceil(documents / 8),)."""
-    held, bits = () if database.held is None else database.held, np.zeros(documents, dtype=np.bool_)
-    bits[held] = True
-    if not len(held) == database.parties[0].shape[0] == np.count_nonzero(bits):
+    rows, bits = () if database.held is None else database.held, np.zeros(documents, dtype=np.bool_)
+    bits[rows] = True
+    if not len(rows) == database.parties[0].shape[0] == np.count_nonzero(bits):
         raise KsdpError("a database does not say which documents its rows are; its audit would be void.")
     return np.packbits(bits, bitorder="little")
 
@@ -89,10 +89,10 @@ def judge_canaries(looks: Sequence[ArmTests], rule: DecisionSpec, levels: Sequen
     """
     count, sensitive, missed, smallest, distance = 0, 0, 0, 1.0, 0
     for tests, level in zip(looks, levels, strict=True):
-        known = ~np.isnan(tests.distance[:, 0])
-        if not known.any():
+        measured = ~np.isnan(tests.distance[:, 0])
+        if not measured.any():
             continue
-        tested = tests[known]
+        tested = tests[measured]
         decided = decide(tested, rule, level=level)
         of = tested.n_with[:, 0], tested.n_without[:, 0], len(tested), 1, rule, level
         must_detect, must_call = detectable_distance(*of) < _SURE, sensitive_distance(*of) < _SURE

@@ -370,14 +370,14 @@ def guessed_epsilon_low(records: int, guesses: int, right: int, delta: float, le
     return float(brentq(spare, 0.0, most)) if spare(0.0) < 0 else 0.0
 
 
-def one_run(scores: NDArray[np.floating], held: Bits, delta: float, confidence: float) -> OneRun:
+def one_run(scores: NDArray[np.floating], inclusion: Bits, delta: float, confidence: float) -> OneRun:
     """Return the best of all scores, in both directions, at all records, half of them, a quarter, and so on."""
-    records = len(held)
+    records = len(inclusion)
     halves = [records // 2**step // 2 for step in range(max(records.bit_length() - 3, 1))]
     level = (1 - confidence) / (2 * len(scores) * len(halves))
     best = OneRun(records, 0, 0, 0, 0.0)
     for number, row in enumerate(scores):
-        ordered = held[np.argsort(row, kind="stable")]
+        ordered = inclusion[np.argsort(row, kind="stable")]
         for half in halves:
             right = int((~ordered[:half]).sum() + ordered[records - half :].sum())
             hits = max(right, 2 * half - right)
@@ -399,9 +399,9 @@ class Attack:
         return np.asarray(values > self.threshold if self.above else values <= self.threshold)
 
 
-def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> Attack:
+def best_threshold(included: NDArray[np.floating], excluded: NDArray[np.floating]) -> Attack:
     """The threshold and direction with the largest TPR - FPR in these runs."""
-    gap = widest_gap(held, free)
+    gap = widest_gap(included, excluded)
     assert gap is not None
     return Attack(gap.place, gap.share_without > gap.share_with)
 
@@ -410,27 +410,27 @@ def measure_effect(
     row: int,
     column: str,
     attack: Attack,
-    held: NDArray[np.floating],
-    free: NDArray[np.floating],
+    included: NDArray[np.floating],
+    excluded: NDArray[np.floating],
     level: float,
     margin: float = 0.0,
     table: KSTable | None = None,
 ) -> Effect:
     """Measure an attack on fresh runs."""
     if table is None:
-        values = np.concatenate([held, free])
-        bits = np.arange(len(values)) < len(held)
+        values = np.concatenate([included, excluded])
+        bits = np.arange(len(values)) < len(included)
         table = ks_table(values[None, :], bits[None, :])
     low, high = distance_band(table.distance, table.n_with, table.n_without, level)
-    hits, alarms = (int(np.count_nonzero(attack.hits(arm))) for arm in (held, free))
-    tpr, tpr_low, tpr_high = hits / len(held), *share_interval(hits, len(held), level / 2)
-    fpr, fpr_low, fpr_high = alarms / len(free), *share_interval(alarms, len(free), level / 2)
-    rare, rarer = (tpr_at_fpr(held, free, rate, 1 - level) for rate in (0.01, 0.001))
+    hits, alarms = (int(np.count_nonzero(attack.hits(arm))) for arm in (included, excluded))
+    tpr, tpr_low, tpr_high = hits / len(included), *share_interval(hits, len(included), level / 2)
+    fpr, fpr_low, fpr_high = alarms / len(excluded), *share_interval(alarms, len(excluded), level / 2)
+    rare, rarer = (tpr_at_fpr(included, excluded, rate, 1 - level) for rate in (0.01, 0.001))
     return Effect(
         row=row,
         column=column,
-        n_with=len(held),
-        n_without=len(free),
+        n_with=len(included),
+        n_without=len(excluded),
         advantage=tpr - fpr,
         advantage_low=tpr_low - fpr_high,
         advantage_high=tpr_high - fpr_low,
@@ -438,8 +438,8 @@ def measure_effect(
         band_low=float(low[0]),
         band_high=float(high[0]),
         log10_p=float(table.log10_p[0]),
-        log10_p_above=attack_above_log10_p(hits, len(held), alarms, len(free), margin),
-        epsilon_low=epsilon_lower_bound(held, free, 1 - level),
+        log10_p_above=attack_above_log10_p(hits, len(included), alarms, len(excluded), margin),
+        epsilon_low=epsilon_lower_bound(included, excluded, 1 - level),
         tpr_at_fpr_01=rare.tpr if rare else None,
         tpr_at_fpr_01_low=rare.tpr_low if rare else None,
         tpr_at_fpr_001=rarer.tpr if rarer else None,
@@ -447,10 +447,10 @@ def measure_effect(
     )
 
 
-def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
+def _chosen(values: Floats, inclusion: Bits) -> tuple[int, float, float]:
     """(statistic, threshold, sign) of the largest gap between the two arms' shares at or below a threshold."""
     best, choice = -1.0, (0, 0.0, 1.0)
-    steps = np.where(held, 1 / held.sum(), -1 / (~held).sum())
+    steps = np.where(inclusion, 1 / inclusion.sum(), -1 / (~inclusion).sum())
     for number, row in enumerate(values):
         order = np.argsort(row, kind="stable")
         ascending, gaps = row[order], np.cumsum(steps[order])
@@ -461,21 +461,21 @@ def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
     return choice
 
 
-def held_out_advantage(values: Floats, held: Bits) -> float:
+def held_out_advantage(values: Floats, inclusion: Bits) -> float:
     """The advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged.
 
     Of values (statistics, runs) and the runs that held the document, bool. Runs are independent, so that every
     second one of each arm is a fair half. In [-1, 1], below 0 by chance alone; NaN where an arm has fewer than two
     runs.
     """
-    if min(held.sum(), (~held).sum()) < 2:
+    if min(inclusion.sum(), (~inclusion).sum()) < 2:
         return float("nan")
-    first = np.zeros(len(held), dtype=bool)
-    for arm in (held, ~held):
+    first = np.zeros(len(inclusion), dtype=bool)
+    for arm in (inclusion, ~inclusion):
         first[np.flatnonzero(arm)[::2]] = True
     advantages = []
     for chooses, measures in ((first, ~first), (~first, first)):
-        statistic, threshold, sign = _chosen(values[:, chooses], held[chooses])
-        below, arm = values[statistic, measures] <= threshold, held[measures]
+        statistic, threshold, sign = _chosen(values[:, chooses], inclusion[chooses])
+        below, arm = values[statistic, measures] <= threshold, inclusion[measures]
         advantages.append(sign * (below[arm].mean() - below[~arm].mean()))
     return float(np.mean(advantages))

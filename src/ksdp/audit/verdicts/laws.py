@@ -457,7 +457,7 @@ class Gap:
 
 
 @njit(cache=True, nogil=True)
-def _merge(first: Floats, second: Floats, found: Floats) -> int:
+def _merge(first: Floats, second: Floats, steps: Floats) -> int:
     i = j = count = 0
     while i < len(first) or j < len(second):
         place = second[j] if i == len(first) or (j < len(second) and second[j] < first[i]) else first[i]
@@ -465,7 +465,7 @@ def _merge(first: Floats, second: Floats, found: Floats) -> int:
             i += 1
         while j < len(second) and not second[j] > place:
             j += 1
-        found[0, count], found[1, count], found[2, count] = place, i / len(first), j / len(second)
+        steps[0, count], steps[1, count], steps[2, count] = place, i / len(first), j / len(second)
         count += 1
     return count
 

@@ -256,12 +256,12 @@ def after_fresh(interim: InterimVerdicts, log10_p: ArrayLike, rule: DecisionSpec
     return replace(interim, decisions=decisions)
 
 
-def _put(whole: NDArray[Any], part: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:
-    out = whole.astype(np.promote_types(whole.dtype, part.dtype))
+def _put(values: NDArray[Any], part: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:
+    out = values.astype(np.promote_types(values.dtype, part.dtype))
     out[at] = part
     return out
 
 
-def _placed(whole: _Table, part: _Table, at: NDArray[np.int64]) -> _Table:
-    names = [f.name for f in fields(whole)]
-    return type(whole)(*(_put(getattr(whole, name), getattr(part, name), at) for name in names))
+def _placed(table: _Table, part: _Table, at: NDArray[np.int64]) -> _Table:
+    names = [f.name for f in fields(table)]
+    return type(table)(*(_put(getattr(table, name), getattr(part, name), at) for name in names))

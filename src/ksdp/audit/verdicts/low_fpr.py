@@ -132,10 +132,10 @@ def _extreme(ordered: NDArray[np.floating], arm: NDArray[np.floating], rank: int
 
 
 @njit(cache=True, nogil=True)
-def _tied_before(row: NDArray[np.floating], held: NDArray[np.bool_], edge: float, rank: int, order: Floats) -> int:
+def _tied_before(row: NDArray[np.floating], bits: NDArray[np.bool_], edge: float, rank: int, order: Floats) -> int:
     """Runs with the document whose value is the edge, up to the `rank`-th of those without it, in this order."""
-    place = np.sort(order[(row == edge) & ~held])[rank - 1]
-    return int(((row == edge) & held & (order < place)).sum())
+    place = np.sort(order[(row == edge) & ~bits])[rank - 1]
+    return int(((row == edge) & bits & (order < place)).sum())
 
 
 @njit(cache=True, nogil=True)

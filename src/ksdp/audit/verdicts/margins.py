@@ -247,13 +247,13 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
     low_b, count_b = np.full(cells + 1, -1, np.int64), np.zeros(cells + 1, np.int64)
     middle = _likeliest(lowest, width, cells, m, n, gap)
     best, chance = np.zeros(places), np.zeros(places)
-    left, right = np.empty(256, np.int64), np.empty(256, np.int64)
-    left[0], right[0] = 0, cells
-    left[1], right[1] = middle, middle + 1
+    starts, ends = np.empty(256, np.int64), np.empty(256, np.int64)
+    starts[0], ends[0] = 0, cells
+    starts[1], ends[1] = middle, middle + 1
     depth = 2
     while depth > 0:
         depth -= 1
-        i, j = left[depth], right[depth]
+        i, j = starts[depth], ends[depth]
         if low_a[i] < 0:
             low_a[i], count_a[i] = _window(m, min(max(lowest + i * width + gap, 0.0), 1.0), of_a[i])
         if low_b[j] < 0:
@@ -268,11 +268,11 @@ def _tails(last: int, places: int, step: int, m: int, n: int, gap: float) -> Flo
             continue
         half = (i + j) // 2
         if half > middle:  # the half nearer to the likely rate goes first
-            left[depth], right[depth] = half, j
-            left[depth + 1], right[depth + 1] = i, half
+            starts[depth], ends[depth] = half, j
+            starts[depth + 1], ends[depth + 1] = i, half
         else:
-            left[depth], right[depth] = i, half
-            left[depth + 1], right[depth + 1] = half, j
+            starts[depth], ends[depth] = i, half
+            starts[depth + 1], ends[depth + 1] = half, j
         depth += 2
     for k in range(places):
         if best[k] >= LIKELY:

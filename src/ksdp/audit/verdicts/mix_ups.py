@@ -61,5 +61,5 @@ def _components(columns: Floats) -> Floats:
     if not standard.size:
         return np.zeros((len(columns), 0))
     most = min(_COMPONENTS, len(columns) // 10, standard.shape[1])
-    left, sizes, _ = randomized_svd(standard, max(most, 1), random_state=0)
-    return np.asarray(left[:, sizes > 1e-9 * sizes[0]])
+    directions, sizes, _ = randomized_svd(standard, max(most, 1), random_state=0)
+    return np.asarray(directions[:, sizes > 1e-9 * sizes[0]])

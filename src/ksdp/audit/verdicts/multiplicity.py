@@ -144,35 +144,35 @@ def surely(log10_p: Floats, error: float) -> int:
     return max(small - (math.ceil(round(count * part, 9)) - 1), 0)
 
 
-def share_upper_limit(found: int, drawn: int, level: float, population: int) -> float:
-    """Upper confidence limit of a share of a finite population, given `found` of `drawn` at random.
+def share_upper_limit(hits: int, drawn: int, level: float, population: int) -> float:
+    """Upper confidence limit of a share of a finite population, given `hits` of `drawn` at random.
 
     The construction of Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404, one-sided, with the
     exact law of drawing without replacement: K / population for the largest K such that
-    P(Hypergeometric(population, K, drawn) <= found) > level. As the population grows it becomes their limit, and
+    P(Hypergeometric(population, K, drawn) <= hits) > level. As the population grows it becomes their limit, and
     where everything is drawn it is the share itself.
     """
-    if not 0 <= found <= drawn <= population or drawn < 1 or not 0 < level < 1:
+    if not 0 <= hits <= drawn <= population or drawn < 1 or not 0 < level < 1:
         raise ValueError(
-            f"must have 0 <= found <= drawn <= population and a level in (0, 1); got {found}, {drawn}, "
+            f"must have 0 <= hits <= drawn <= population and a level in (0, 1); got {hits}, {drawn}, "
             f"{population}, {level}."
         )
     from scipy.stats import hypergeom  # slow to load, and read by few commands
 
     level *= 1 - 1e-9  # rounding may not make the limit smaller
-    low, high = found, population - (drawn - found)  # what was seen bounds K on both sides
+    low, high = hits, population - (drawn - hits)  # what was seen bounds K on both sides
     while low < high:
         middle = (low + high + 1) // 2
-        if hypergeom.cdf(found, population, middle, drawn) > level:
+        if hypergeom.cdf(hits, population, middle, drawn) > level:
             low = middle
         else:
             high = middle - 1
     return low / population
 
 
-def share_lower_limit(found: int, drawn: int, level: float, population: int) -> float:
+def share_lower_limit(hits: int, drawn: int, level: float, population: int) -> float:
     """Lower confidence limit, as `share_upper_limit` is the upper one."""
-    return 1.0 - share_upper_limit(drawn - found, drawn, level, population)
+    return 1.0 - share_upper_limit(drawn - hits, drawn, level, population)
 
 
 def share_bounds(log10_above: Floats, log10_below: Floats, population: int, level: float) -> tuple[float, float]:

@@ -154,9 +154,9 @@ class LevelBudget:
             wealth += earned * _tail(done - rejection)
         return wealth
 
-    def spend(self, found: bool) -> LevelBudget:
+    def spend(self, discovery: bool) -> LevelBudget:
         """The budget after an audit that called a document sensitive, or none; a void one found none."""
-        return LevelBudget(self.kind, advance(self.state, 0.0 if found else 1.0))
+        return LevelBudget(self.kind, advance(self.state, 0.0 if discovery else 1.0))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -42,7 +42,7 @@ class TailTable:
     """Whether the strongest tail is among the highest values."""
     size: Ints
     """Runs in the strongest tail; 0 where there is none."""
-    held: Ints
+    inside: Ints
     """How many of these held the document."""
 
 
@@ -54,22 +54,22 @@ def tail_sizes(runs: int) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def _log_hypergeometric_tail(held: int, size: int, held_of_all: int, runs: int, lf: Floats) -> float:
-    """ln of the smaller of P(X >= held) and P(X <= held), X from `size` of `runs`, `held_of_all` marked."""
+def _log_hypergeometric_tail(inside: int, size: int, held_of_all: int, runs: int, lf: Floats) -> float:
+    """ln of the smaller of P(X >= inside) and P(X <= inside), X from `size` of `runs`, `held_of_all` marked."""
     lowest, highest = max(0, size - (runs - held_of_all)), min(size, held_of_all)
     all_runs = lf[runs] - lf[size] - lf[runs - size]
-    up = held * runs >= size * held_of_all  # the side away from the mean is the smaller one
+    up = inside * runs >= size * held_of_all  # the side away from the mean is the smaller one
     stop = highest + 1 if up else lowest - 1
     step = 1 if up else -1
     log_first = 0.0
     total = 0.0
-    x = held
+    x = inside
     while x != stop:
         other = size - x
         marked = lf[held_of_all] - lf[x] - lf[held_of_all - x]
         rest = lf[runs - held_of_all] - lf[other] - lf[runs - held_of_all - other]
         log_mass = marked + rest - all_runs
-        if x == held:
+        if x == inside:
             log_first = log_mass
         ratio = math.exp(log_mass - log_first)
         total += ratio
@@ -117,10 +117,10 @@ def _tails(
     inclusion: NDArray[np.bool_],
     sizes: Ints,
     lf: Floats,
-    found: tuple[Floats, NDArray[np.bool_], Ints, Ints],
+    table: tuple[Floats, NDArray[np.bool_], Ints, Ints],
 ) -> None:
     """Fill in what a `TailTable` holds, its p as ln p; `lf` is ln i! up to the number of runs."""
-    log_p, highest, size, tail_arm = found
+    log_p, highest, size, tail_arm = table
     documents, runs = values.shape
     counts, edges = np.zeros((2, len(sizes)), np.int64), np.zeros((2, len(sizes)), values.dtype)
     for row in range(documents):
@@ -164,6 +164,6 @@ def tail_table(
     )
     sizes = tail_sizes(runs)
     lf = np.array([math.lgamma(i + 1.0) for i in range(runs + 1)])
-    _tails(values, ordered, inclusion, sizes, lf, (table.log10_p, table.highest, table.size, table.held))
+    _tails(values, ordered, inclusion, sizes, lf, (table.log10_p, table.highest, table.size, table.inside))
     table.log10_p[:] /= math.log(10)
     return table

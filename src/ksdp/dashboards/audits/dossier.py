@@ -185,8 +185,8 @@ class Dossier:
 
     def to_json(self) -> dict[str, Any]:
         """For machines: `docs/dossier.schema.json` says what stands where."""
-        told: dict[str, Any] = TypeAdapter(Dossier).dump_python(self, mode="json")
-        return told
+        record: dict[str, Any] = TypeAdapter(Dossier).dump_python(self, mode="json")
+        return record
 
 
 def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
@@ -195,12 +195,12 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     audit, stated = summary.audit, summary.spec.declared
     missing = tuple(_missing(stated))
     every = map(read_clearance, stored_clearances(store))
-    signed = sorted((one for one in every if audit in one.audits), key=lambda one: one.created)
-    found = advantages(store, summary)
+    signed = sorted((c for c in every if audit in c.audits), key=lambda c: c.created)
+    figures = advantages(store, summary)
     materials = _materials(summary)
     measured = {
         "appetite": (_held_to(record),),
-        "measured": _measured(found, summary),
+        "measured": _measured(figures, summary),
         "theory": _theory(view),
         "trust": (Fact("Error rate", (f"{sentences.correction(summary)}.",), "measured"), *_trust(view)),
         "signoff": _recorded(store, audit, signed),
@@ -225,7 +225,7 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
         margin=summary.spec.decision.margin,
         level=summary.spec.decision.level,
         error=summary.spec.decision.error,
-        advantages=found,
+        advantages=figures,
         chapters=tuple(
             Chapter(anchor, heading, (*_stated(stated, keys), *measured.get(anchor, ())))
             for anchor, heading, keys, _ in CHAPTERS
@@ -283,21 +283,21 @@ def write_dossier(dossier: Dossier, files: Mapping[Path, bytes], key: Ed25519Pri
         write_whole(path, partial(Path.write_bytes, data=content))
     if key is not None:
         named = {path.name: _sha256(content) for path, content in files.items()}
-        whole = signed(replace(dossier, files=named).to_json(), "dossier", key)
-        write_signed(signed_file(next(iter(files))), whole)
+        envelope = signed(replace(dossier, files=named).to_json(), "dossier", key)
+        write_signed(signed_file(next(iter(files))), envelope)
 
 
 def verify_dossier(file: Path, public_key: Ed25519PublicKey | None) -> dict[str, Any]:
     """Check a signed dossier and the files beside it: what was checked."""
-    whole, key, checked = verify_signed(file, "dossier", public_key)
-    told = whole["dossier"]
+    envelope, key, checked = verify_signed(file, "dossier", public_key)
+    record = envelope["dossier"]
     missing: list[str] = []
-    for name, content in told["files"].items():
+    for name, content in record["files"].items():
         path = file.parent / name
         if path.is_file() and _sha256(read_stored(path)) != content:
             raise ClearanceError("files", f"{name} was changed after it was signed; {file.name} was not.")
         (checked if path.is_file() else missing).append(name)
-    about = {name: told[name] for name in ("signed_by", "made", "audit", "called", "valid")}
+    about = {name: record[name] for name in ("signed_by", "made", "audit", "called", "valid")}
     checks = {"checked": checked, "missing": missing}
     return {"dossier": str(file.resolve()), "fingerprint": fingerprint(key)} | checks | about
 
@@ -309,18 +309,18 @@ def _sha256(content: bytes) -> str:
 def advantages(store: Store, summary: Summary) -> tuple[Advantage, ...]:
     """Advantages over all, and over the parties and persons with the largest average, if the corpus names them."""
     table = read_verdicts(store.audit(summary.audit))
-    found = [_advantage(table, f"all {summary.design.unit}s")]
+    rows = [_advantage(table, f"all {summary.design.unit}s")]
     if summary.design.unit == "group":
-        return tuple(found)
+        return tuple(rows)
     corpus = open_corpus(store.corpus(summary.corpus))
     for kind, labels in (("party", corpus.party), ("group", corpus.group)):
         if labels is not None:
             of = dict(zip(corpus.ids.tolist(), labels.tolist(), strict=True))
-            mine, which = np.unique([of[one] for one in table["document"].to_pylist()], return_inverse=True)
+            mine, which = np.unique([of[name] for name in table["document"].to_pylist()], return_inverse=True)
             total = np.bincount(which, weights=np.nan_to_num(table["distance"].to_numpy()))
             worst = np.argsort(-total / np.bincount(which), kind="stable")[:_GROUPS]
-            found += [_advantage(table.filter(which == at), f"{kind} {mine[at]}") for at in worst]
-    return tuple(found)
+            rows += [_advantage(table.filter(which == at), f"{kind} {mine[at]}") for at in worst]
+    return tuple(rows)
 
 
 def _advantage(table: pa.Table, name: str) -> Advantage:
@@ -376,7 +376,7 @@ def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
 
 
 def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
-    ends = [(one.expires.date(), "the clearance expires") for one in signed[-1:]]
+    ends = [(clearance.expires.date(), "the clearance expires") for clearance in signed[-1:]]
     if stated.review_date:
         ends.append((stated.review_date, "it is reviewed"))
     if not ends:
@@ -385,8 +385,8 @@ def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
     return f"{day:%-d %b %Y}: {why}{', and that day is past' if day < today else ''}"
 
 
-def _measured(found: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, ...]:
-    every = found[0]
+def _measured(figures: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, ...]:
+    every = figures[0]
     largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
     return (
@@ -403,10 +403,10 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
         *(sentences.kept_promise(summary), sentences.certified(summary), sentences.doubtful(summary)),
         *(sentences.copied(summary), sentences.stronger(summary)),
     )
-    known = tuple(filter(None, said[:5]))
+    bounds = tuple(filter(None, said[:5]))
     none = "No bound: it claims no differential privacy, and no attack beyond those tried was bounded."
     more = tuple(filter(None, said[5:]))
-    return (Fact("Bounds", (*(known or (none,)), *more), "measured"),)
+    return (Fact("Bounds", (*(bounds or (none,)), *more), "measured"),)
 
 
 def _trust(view: AuditModel) -> tuple[Fact, ...]:
@@ -432,7 +432,7 @@ def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, 
     rule = Fact("Rule", ("two persons decide" if policy.four_eyes else "one person decides",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
     entries = read_log(store, audit=audit)
-    for entry in (one for one in entries if one.decision not in NOTES):
+    for entry in (entry for entry in entries if entry.decision not in NOTES):
         kinds.setdefault((entry.reviewer, entry.decision.value), []).append(entry.at)
     lines = [
         f"{who}: {decision}, {plural(len(when), 'document', 'documents')}, {timestamp(min(when))} to "
@@ -444,9 +444,9 @@ def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, 
         lines.append(f"Newest entry: {newest.number}, {newest.hash}")
     log = Fact("Decisions", tuple(lines) or ("none",), "recorded" if lines else "missing")
     cleared = tuple(
-        f"{one.reviewer}, {timestamp(one.created)}: {plural(len(one.documents), 'document', 'documents')}, until "
-        f"{timestamp(one.expires)} ({content_hash(one)})"
-        for one in signed
+        f"{c.reviewer}, {timestamp(c.created)}: {plural(len(c.documents), 'document', 'documents')}, until "
+        f"{timestamp(c.expires)} ({content_hash(c)})"
+        for c in signed
     )
     return (rule, log, Fact("Clearances", cleared or ("none",), "recorded" if cleared else "missing"))
 
@@ -486,13 +486,13 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
         return
     right, unit = round(50 + 50 * margin), summary.design.unit
     everything = plural(summary.documents, unit, f"{unit}s")
-    found = (
+    result = (
         f"Of {everything}, {count(counts.clear)} are safe enough by this test. {count(counts.sensitive)} are not. "
         f"Of {count(summary.documents - counts.clear - counts.sensitive)} we cannot say."
     )
     if counts.clear == summary.documents:
-        found = f"By this test, all {everything} are safe enough."
-    yield f"We call it safe enough if a guesser is right at most {right} times in 100; with a coin, 50. {found}"
+        result = f"By this test, all {everything} are safe enough."
+    yield f"We call it safe enough if a guesser is right at most {right} times in 100; with a coin, 50. {result}"
     if (low := summary.spec.decision.margin_at_low_fpr) is not None:
         yield (
             "Nor may somebody who accuses 1 in 100 of those whose data was not used recognise more than "

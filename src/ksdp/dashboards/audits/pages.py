@@ -199,10 +199,10 @@ def _trends(entries: Sequence[Brief]) -> tuple[tuple[Markup, str], ...]:
     """Pictures of two numbers over the audits of one setting, each with a sentence."""
     valid, drawn = [entry for entry in entries[::-1] if entry.valid], []
     for name, number, form in (
-        ("Sensitive documents", lambda one: float(one.verdicts.sensitive), "{:,.0f}"),
-        ("Largest advantage", lambda one: one.largest, "{:.2f}"),
+        ("Sensitive documents", lambda entry: float(entry.verdicts.sensitive), "{:,.0f}"),
+        ("Largest advantage", lambda entry: entry.largest, "{:.2f}"),
     ):
-        values = [number(one) for one in valid] or [math.nan]
+        values = [number(entry) for entry in valid] or [math.nan]
         said = (form.format(value) for value in (values[0], values[-1], min(values), max(values)))
         sentence = "{}: {} at first, {} at last, between {} and {}.".format(name, *said)
         marks = [Mark(entry.finished, kind_of(entry), number(entry)) for entry in entries[::-1]]
@@ -219,17 +219,17 @@ def _by_series(history: Sequence[Brief]) -> dict[str, list[Brief]]:
 
 def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
     """Read the page."""
-    known = read_history(store)
-    history = known.audits
-    grouped = _by_series(history)
+    history = read_history(store)
+    briefs = history.audits
+    grouped = _by_series(briefs)
     series = tuple(
         Series(key, f"{title(audits[0].mechanism)} on {audits[0].corpus_path}", len(audits), audits[0])
         for key, audits in grouped.items()
     )
-    chosen = next((one for one in series if one.key == query.get("series")), None)
-    shown = grouped[chosen.key] if chosen else history
+    chosen = next((setting for setting in series if setting.key == query.get("series")), None)
+    shown = grouped[chosen.key] if chosen else briefs
     drawn = [chosen] if chosen else list(series[:_DRAWN])
-    rows = [_row(one.name, grouped[one.key][:_MARKS]) for one in drawn]
+    rows = [_row(setting.name, grouped[setting.key][:_MARKS]) for setting in drawn]
     trend = drawn[0] if len(drawn) == 1 else None
     page = page_number(query)
     return AuditsPage(
@@ -238,12 +238,12 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
         drawn=len(drawn),
         timeline=timeline_svg(rows) if rows else None,
         trends=_trends(grouped[trend.key][:_MARKS]) if trend and len(grouped[trend.key]) > 1 else (),
-        left_out=sum(max(0, len(grouped[one.key]) - _MARKS) for one in drawn),
+        left_out=sum(max(0, len(grouped[setting.key]) - _MARKS) for setting in drawn),
         rows=tuple(shown[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         total=len(shown),
         page=page,
         gaps=sum(len(missing) for _, _, missing in rows),
-        damaged=known.damaged,
+        damaged=history.damaged,
     )
 
 
@@ -290,9 +290,9 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 def _differences(before: Summary, after: Summary) -> tuple[tuple[str, str, str], ...]:
-    one, other = (dict(_flat(summary.spec.model_dump(mode="json"))) for summary in (before, after))
-    keys = [*one, *(key for key in other if key not in one)]
-    return tuple((key, one.get(key, "–"), other.get(key, "–")) for key in keys if one.get(key) != other.get(key))
+    old, new = (dict(_flat(summary.spec.model_dump(mode="json"))) for summary in (before, after))
+    keys = [*old, *(key for key in new if key not in old)]
+    return tuple((key, old.get(key, "–"), new.get(key, "–")) for key in keys if old.get(key) != new.get(key))
 
 
 @lru_cache(maxsize=64)
@@ -305,11 +305,11 @@ def _moves(
 
 def _shown(query: Mapping[str, str], moves: Mapping[tuple[str | None, str | None], int]) -> tuple[str, str] | None:
     """The move asked for, or the one that matters most of those that there are."""
-    one, other = query.get("from"), query.get("to")
-    if one or other:
-        if one not in VERDICTS or other not in VERDICTS:
+    before, after = query.get("from"), query.get("to")
+    if before or after:
+        if before not in VERDICTS or after not in VERDICTS:
             raise InputError(f"`from` and `to` must be of {', '.join(VERDICTS)}.")
-        return one, other
+        return before, after
     order = [(a, b) for b in VERDICTS for a in VERDICTS if a != b]
     return next((move for move in order if moves.get(move)), None)
 
@@ -322,11 +322,11 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
         return ComparePage(audits, None, None, (), True, {}, (), None, (), 1, total=0)
     folders = [store.audit(require_audit(store, audit)) for audit in (a, b)]
     before, after = (read_summary(folder) for folder in folders)
-    one, other = (Findings(folder) for folder in folders)
+    earlier, later = (Findings(folder) for folder in folders)
     moves = _moves(*folders, *(written(folder) for folder in folders))
     shown = _shown(query, moves)
     total = moves.get(shown, 0) if shown else 0
-    changed = one.moved(other, *shown, offset=(page - 1) * PAGE_ROWS) if shown and total else []
+    changed = earlier.moved(later, *shown, offset=(page - 1) * PAGE_ROWS) if shown and total else []
     names = [*before.statistics, *(name for name in after.statistics if name not in before.statistics)]
     return ComparePage(
         audits=audits,
@@ -424,13 +424,13 @@ def _wanted(summary: Summary, tests: tuple[StatisticTestRow, ...], chosen: str |
 def _pictures(
     store: Store, summary: Summary, row: Row, tests: tuple[StatisticTestRow, ...], names: list[str]
 ) -> tuple[tuple[Picture, ...], str | None]:
-    known = {test.statistic: test for test in tests}
+    by_statistic = {test.statistic: test for test in tests}
     try:
         curves = read_arms(store, summary, row.document, row.place, names)
     except StoreError as error:
         return (), str(error)
-    drawn = [picture(summary, curve, known[curve.statistic]) for curve in curves]
-    return tuple(one for one in drawn if one is not None), None
+    drawn = [picture(summary, curve, by_statistic[curve.statistic]) for curve in curves]
+    return tuple(drawing for drawing in drawn if drawing is not None), None
 
 
 def _earlier(store: Store, summary: Summary, document: str) -> tuple[Earlier, ...]:
@@ -466,11 +466,11 @@ def _position(findings: Findings, listing: Listing, at: int | None, document: st
 
 
 def _alike(
-    store: Store, summary: Summary, document: str, asked: bool
+    store: Store, summary: Summary, document: str, requested: bool
 ) -> tuple[tuple[Neighbour, ...] | None, str | None]:
     folder = store.corpus(summary.corpus)
     try:
-        if not asked and corpus_entries(folder) > _ENTRIES:
+        if not requested and corpus_entries(folder) > _ENTRIES:
             return None, None
         return tuple(neighbours(folder, document)), None
     except StoreError as error:

@@ -122,12 +122,12 @@ def uncovered(summary: Summary) -> str:
     return (unread + part).strip()
 
 
-def junit(found: Sequence[Check], summary: Summary) -> str:
+def junit(outcomes: Sequence[Check], summary: Summary) -> str:
     """JUnit XML: a test case for every rule, and one for every document that is named."""
     suite = Xml.Element(
         "testsuite", name=f"ksdp {visible(called(summary))}", timestamp=summary.provenance.finished[:19]
     )
-    for check in found:
+    for check in outcomes:
         _case(suite, check, check.name, check.message + _others(check, summary))
         for document in check.documents:
             _case(suite, check, f"{check.name}: {document}", f"{document} is {check.rule}")
@@ -153,7 +153,7 @@ def _others(check: Check, summary: Summary) -> str:
     return f" Named: {len(check.documents)}; `ksdp sql {summary.audit} --to verdicts.csv` has all."
 
 
-def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
+def sarif(outcomes: Sequence[Check], summary: Summary) -> dict[str, Any]:
     """SARIF 2.1.0: all rules, and a result for each that does not hold and for every document that is named."""
     rules = [
         {
@@ -166,7 +166,7 @@ def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
         for name, (short, long) in RULES.items()
     ]
     results = []
-    for check in found:
+    for check in outcomes:
         if check.state == "pass":
             continue
         results.append(_result(check, summary, "", check.message + _others(check, summary)))
@@ -181,7 +181,7 @@ def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
         "automationDetails": {"id": f"ksdp/{summary.spec.series}/"},
         "invocations": [{"executionSuccessful": summary.valid, "endTimeUtc": f"{made.finished[:19]}Z"}],
         "results": results,
-        "properties": {"audit": summary.audit, "rules": {check.name: check.state for check in found}},
+        "properties": {"audit": summary.audit, "rules": {check.name: check.state for check in outcomes}},
     }
     return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
 
@@ -208,10 +208,10 @@ def _result(check: Check, summary: Summary, document: str, message: str, line: i
     }
 
 
-def markdown(found: Sequence[Check], summary: Summary) -> str:
+def markdown(outcomes: Sequence[Check], summary: Summary) -> str:
     """A few lines for the page of a pipeline."""
     marks = {"pass": "✅ holds", "warning": "⚠️ does not hold", "fail": "❌ does not hold", "void": "❔ not known"}
-    cells = ((check.name, marks[check.state], check.message) for check in found)
+    cells = ((check.name, marks[check.state], check.message) for check in outcomes)
     rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
     limits = summary.spec.decision.limits
     head = f"{_units(summary.documents, summary)}: {summary.verdicts.words}, at a margin of {limits}."

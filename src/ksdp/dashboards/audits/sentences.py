@@ -74,14 +74,14 @@ def copied(summary: Summary) -> str | None:
 
 def absent(summary: Summary) -> str | None:
     """The proof of some documents before any run, in a sentence; None where there is none."""
-    found, unit = summary.absence, summary.design.unit
-    if found is None:
+    proof, unit = summary.absence, summary.design.unit
+    if proof is None:
         return None
-    verb = "is" if found.documents == 1 else "are"
+    verb = "is" if proof.documents == 1 else "are"
     return (
-        f"{plural(found.documents, unit, unit + 's')} {verb} sensitive before any run: their rarest feature is so "
+        f"{plural(proof.documents, unit, unit + 's')} {verb} sensitive before any run: their rarest feature is so "
         "often in nobody else of a run that it gives them away, half of them with an advantage of "
-        f"{decimal(found.median_bound)} or more. That is computed, not sampled: chance cannot make it wrong, and "
+        f"{decimal(proof.median_bound)} or more. That is computed, not sampled: chance cannot make it wrong, and "
         "no run was spent on it."
     )
 
@@ -149,7 +149,7 @@ def by_knowledge(summary: Summary) -> list[tuple[str, list[str]]]:
         ),
         (f"An attacker who knows all other {unit}s of a run", [stronger(summary)]),
     ]
-    return [(who, known) for who, what in about if (known := [sentence for sentence in what if sentence])]
+    return [(who, bounds) for who, what in about if (bounds := [sentence for sentence in what if sentence])]
 
 
 def certified_here(row: Row) -> str | None:
@@ -229,7 +229,7 @@ def why_sensitive(summary: Summary) -> str:
     """Why the sensitive documents are found, by what finds most of them alone."""
     if summary.absence is not None and 2 * summary.absence.documents >= summary.verdicts.sensitive:
         return f"most are found because {_WHY['missing']}, before any run"
-    name, row = max(summary.statistics.items(), key=lambda one: one[1].sensitive)
+    name, row = max(summary.statistics.items(), key=lambda item: item[1].sensitive)
     why = next((why for start, why in _WHY.items() if name.startswith(start)), _FAR)
     return (
         f"most are found because {why} (“{name}”)"
@@ -304,11 +304,11 @@ def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -
             f"({3 * summary.seconds:.0f} s), and ends in a spec that “ksdp clear” signs with what is kept of the "
             "gain, or says why there is none."
         )
-    told = " ".join((advice["sentences"][0], *advice["gain"]["sentences"][:1]))
+    finding = " ".join((advice["sentences"][0], *advice["gain"]["sentences"][:1]))
     if advice["best"] is None:
-        return f"“ksdp advise” found: {told} {advice['sentences'][-1]}"
+        return f"“ksdp advise” found: {finding} {advice['sentences'][-1]}"
     sign = next(step["command"] for step in advice["commands"] if step["command"].startswith("ksdp clear"))
-    return f"“ksdp advise” found: {told} Next: “{sign}”"
+    return f"“ksdp advise” found: {finding} Next: “{sign}”"
 
 
 def _documents(number: float) -> str:
@@ -501,9 +501,9 @@ def headline(summary: Summary) -> str:
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
             f"adversary is proved to be below {margin_words(summary)}."
         )
-    left, called_so = verdicts.left
-    verb = "is" if left == 1 else "are"
-    some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
+    remaining, called_so = verdicts.left
+    verb = "is" if remaining == 1 else "are"
+    some = f"all {count(total)} are" if remaining == total > 1 else f"{count(remaining)} of {count(total)} {verb}"
     return (
         f"No {word} was proved to be given away by {name}, but {some} {called_so}: there, this audit "
         f"proves neither that an advantage is above {margin_words(summary)} nor that it is below."
@@ -522,20 +522,20 @@ def advantage_means(distance: float) -> str:
 
 def fresh(summary: Summary) -> list[str]:
     """State what the documents with a detected leak give away on fresh runs; empty if there were none."""
-    found = summary.fresh
-    if not found:
+    check = summary.fresh
+    if not check:
         return []
     level = summary.spec.decision.level
-    one = found.documents == 1
-    detected = "1 document with a detected leak was" if one else f"{count(found.documents)} documents were"
-    runs = f"{count(found.runs)} fresh runs ({count(found.n_with_median)} with each)"
-    confirmed = f"{count(found.confirmed)} of {count(found.documents)} are confirmed"
+    single = check.documents == 1
+    detected = "1 document with a detected leak was" if single else f"{count(check.documents)} documents were"
+    runs = f"{count(check.runs)} fresh runs ({count(check.n_with_median)} with each)"
+    confirmed = f"{count(check.confirmed)} of {count(check.documents)} are confirmed"
     return [
         "A leak is detected by the largest of many measured values, which is too large on average. So "
         f"the {detected} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
-        f"There the advantage of half of them is at least {decimal(found.median_advantage)}; {confirmed} (each "
+        f"There the advantage of half of them is at least {decimal(check.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
-        _rarely_wrong(found.median_tpr_at_fpr_01) + _broken_promise(found.largest_epsilon_low, level),
+        _rarely_wrong(check.median_tpr_at_fpr_01) + _broken_promise(check.largest_epsilon_low, level),
     ]
 
 
@@ -543,16 +543,16 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
     """The risk in three layers, which no single number stands for; empty where the audit is void."""
     if not summary.valid:
         return []
-    found, unit = summary.risk.measured, summary.design.unit
+    risk, unit = summary.risk.measured, summary.design.unit
     measured = [
-        f"The largest advantage of one {unit} is {_with_mu(found.largest, found.largest_mu)}. As the largest "
-        f"of many it is too large on average. The margin is {_with_mu(found.margin, found.margin_mu)}."
+        f"The largest advantage of one {unit} is {_with_mu(risk.largest, risk.largest_mu)}. As the largest "
+        f"of many it is too large on average. The margin is {_with_mu(risk.margin, risk.margin_mu)}."
     ]
     if summary.verdicts.every_attack == summary.documents:
         measured.append("A proof bounds every attack by the margin: what was measured above it is chance.")
-    if found.median is not None:
-        half = f"half of the {unit}s with a detected leak have {decimal(found.median)} or more"
-        measured.append(f"On fresh runs, {half}. {_rarely_wrong(found.median_tpr_at_fpr_01)}")
+    if risk.median is not None:
+        half = f"half of the {unit}s with a detected leak have {decimal(risk.median)} or more"
+        measured.append(f"On fresh runs, {half}. {_rarely_wrong(risk.median_tpr_at_fpr_01)}")
     unsaid = "Nothing: no “prior” in “[declared]” of the spec says how sure an attacker is before."
     combined = precise(summary) or [unsaid]
     return [("Measured", measured), ("Declared", list(_declared(summary))), ("Combined", combined)]
@@ -581,27 +581,27 @@ def precise(summary: Summary) -> list[str]:
     combined = risk.combined
     if combined is None:
         return []
-    known = (
+    rates = (
         ("of the time at the margin", combined.at_margin),
         ("for the most exposed document", combined.largest),
         ("for half of the documents with a detected leak", combined.median),
     )
-    least = ", ".join(f"{percent(right)} {whom}" for whom, right in known if right is not None)
+    least = ", ".join(f"{percent(right)} {whom}" for whom, right in rates if right is not None)
     prior = percent(summary.spec.declared.prior or 0.0)
-    found = [
+    lines = [
         f"Before anybody looks, an accusation that a document took part is right {prior} of the time. By somebody "
         f"who looks first, with the best threshold, it is right at least {least}. This is a floor: whoever "
         "accuses seldom is right more often."
     ]
     if combined.median_at_fpr_01 is not None:
         right = percent(combined.median_at_fpr_01)
-        found.append(f"With 1 % false alarms, such a claim is right {right} of the time for half of the detected.")
+        lines.append(f"With 1 % false alarms, such a claim is right {right} of the time for half of the detected.")
     if combined.exposed is not None:
-        found.append(
+        lines.append(
             f"Of {count(summary.spec.declared.people or 0)} people, about {count(combined.exposed)} are exposed "
             "above the margin, if all have equally many documents."
         )
-    return found
+    return lines
 
 
 def _broken_promise(epsilon: float, level: float) -> str:
@@ -740,12 +740,12 @@ def adversary(summary: Summary) -> str:
 
 
 def _others_known(summary: Summary) -> str:
-    known = "They do not know which other documents the victim holds: those are random here."
+    premise = "They do not know which other documents the victim holds: those are random here."
     if summary.design.kind != "shared":
-        return known
+        return premise
     more = (1.0 - summary.design.share) ** -0.5
     return (
-        f"{known} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. By "
+        f"{premise} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. By "
         f"averages that is worth up to {more:.2f} times the advantage of who does not (arXiv 2605.25819), by "
         "equations more (`design.pool` measures it)."
     )

@@ -94,7 +94,7 @@ def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json
     _say(done, f"found   {done['found']}\nnoise   {done['sampler']}", out, as_json=as_json)
 
 
-def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
+def _say(done: dict[str, Any], result: str, out: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return
@@ -102,7 +102,7 @@ def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
     typer.echo(
         f"{done['iterations']} of {done['planned_iterations']} iterations in {done['seconds']:.1f} s, "
         f"{done['clients']} clients; lost: {', '.join(done.get('lost', ())) or 'nobody'}\n"
-        f"{found}\n"
+        f"{result}\n"
         f"cost    epsilon {claimed:.4g} at delta 0; {tight['epsilon']:.4g} at delta {tight['delta']:g}\n"
         f"        for {done['promise']}\n"
         f"written to {out}"
@@ -114,7 +114,7 @@ def _between_hosts(
     out: Path,
     own: OwnFunctions | None,
     me: HostOptions,
-    held: RecordsOptions,
+    options: RecordsOptions,
     check: float | None,
     *,
     as_json: bool,
@@ -138,17 +138,17 @@ def _between_hosts(
     algorithm = None
     if role != "server":
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
-    if role != "holder" and held != RecordsOptions():
+    if role != "holder" and options != RecordsOptions():
         raise InputError(f"{name} holds no clients: give no records.")
-    if role == "holder" and (held.data is not None or check is None):
-        records = hold_records(hosts, held.data, held.client, held.clients)
+    if role == "holder" and (options.data is not None or check is None):
+        records = hold_records(hosts, options.data, options.client, options.clients)
         written, limits = budget_files(name, key)
         guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, written, limits, utc_now)
         typer.echo(f"{records.count} records of {len(records.clients)} clients enter", err=True)
     if check is not None:
         check_node(host, check, as_json=as_json)
     typer.echo(f"{name} takes part as {role}; waiting.", err=True)
-    done = run_pem_host(host, algorithm=algorithm, held=records, guard=guard)
+    done = run_pem_host(host, algorithm=algorithm, records=records, guard=guard)
     if guard is not None:
         typer.echo(spent_words(spent(guard.ledger), guard.budget.delta), err=True)
     _say(done, f"result  {done['result']}", out, as_json=as_json)

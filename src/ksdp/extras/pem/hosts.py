@@ -128,24 +128,24 @@ def run_pem_host(
     host: Node[PemHosts],
     *,
     algorithm: PemAlgorithm | None = None,
-    held: HeldRecords | None = None,
+    records: HeldRecords | None = None,
     guard: BudgetGuard | None = None,
 ) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says."""
-    hosts, name, terms = host.run, host.name, host.run.terms
+    hosts, name, terms, count = host.run, host.name, host.run.terms, records.count if records else 0
     host.check()
     require_no_result(host.out)
     role, times, patience = terms.role(name), hosts.spec.timeouts, hosts.spec.run.patience
-    _check_held(name, role, algorithm, held)
+    _check_held(name, role, algorithm, records)
     with TranscribedRun(host.out, host.clock, host.log, guard.begin if guard else None, _NO_DATA) as noted:
-        noted.note(what="run", me=name, role=role, agreement=terms.digest.hex(), records=held.count if held else 0)
+        noted.note(what="run", me=name, role=role, agreement=terms.digest.hex(), records=count)
         # The first host hears nothing until the last one has come or is given up, and then for an iteration.
         link = LinkTimes(message=times.present + times.message + 2 * patience, reconnect=times.reconnect)
         late = {peer: patience for peer in terms.holders if peer != name}
         mesh = host.mesh(limit=_LARGEST, times=link, note=noted.note, patience=late)
-        rounds = pem_rounds(terms, name, algorithm, held.clients if held else None)
+        rounds = pem_rounds(terms, name, algorithm, records.clients if records else None)
         outcome = noted.played(rounds, mesh, times.present)
-        about = _about(hosts, name, outcome, held) | noted.took()
+        about = _about(hosts, name, outcome, records) | noted.took()
         write_run(host.out, outcome.state.arrays, {}, about)
         noted.note(what="done", session=outcome.session, result=outcome.digest)
     if guard is not None:
@@ -153,9 +153,9 @@ def run_pem_host(
     return about
 
 
-def _check_held(name: str, role: str, algorithm: PemAlgorithm | None, held: HeldRecords | None) -> None:
+def _check_held(name: str, role: str, algorithm: PemAlgorithm | None, records: HeldRecords | None) -> None:
     """Refuse records where none are held, and a host without what its role needs."""
-    if (role == "holder") != (held is not None):
+    if (role == "holder") != (records is not None):
         raise InputError(
             f"{name} is {_ROLES[role]}: records are for hosts that hold clients, and for all of them."
         )
@@ -166,7 +166,7 @@ def _check_held(name: str, role: str, algorithm: PemAlgorithm | None, held: Held
 _ROLES = {"holder": "a host that holds clients", "server": "a server", "aggregator": "the aggregator"}
 
 
-def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | None) -> dict[str, Any]:
+def _about(hosts: PemHosts, name: str, outcome: PemOutcome, records: HeldRecords | None) -> dict[str, Any]:
     spec, terms = hosts.spec, hosts.terms
     return cost_of(terms.budget, outcome.state.iteration, len(terms.servers)) | {
         "me": name,
@@ -178,10 +178,10 @@ def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | 
         "functions": terms.algorithm,
         "parties": {node.name: terms.role(node.name) for node in spec.parties},
         "clients": outcome.clients,
-        "own_clients": len(held.clients) if held else 0,
+        "own_clients": len(records.clients) if records else 0,
         "records": list(outcome.rows),
         "present": outcome.present,
         "lost": list(outcome.lost),
-        "own_records": held.count if held else 0,
+        "own_records": records.count if records else 0,
         "sampler": outcome.sampler,
     }

@@ -284,16 +284,16 @@ def read_upload(data: bytes, shown: bytes, entries: int, most: int | None) -> Wo
     return full
 
 
-def _hold(side: _Side, random_bytes: RandomBytes, held: _Clients) -> Rounds[PemOutcome]:
+def _hold(side: _Side, random_bytes: RandomBytes, clients: _Clients) -> Rounds[PemOutcome]:
     """Hold clients: give a share of their sum to every server, iteration by iteration."""
-    yield from side.begin(len(held), random_bytes)
+    yield from side.begin(len(clients), random_bytes)
     engine, hub = side.engine, side.terms.aggregator
     while True:
         message = yield from engine.hear("state", hub)
         state = side.take(message)
         if state is None:
             return (yield from side.end(message))
-        uploads, rows = held.contribute(state, message)
+        uploads, rows = clients.contribute(state, message)
         yield from engine.tell(
             "uploads", dict(zip(side.terms.servers, uploads, strict=True), **{hub: pack_number(rows)})
         )

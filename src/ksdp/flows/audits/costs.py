@@ -151,7 +151,7 @@ def costs_of(plan: Plan, own: float = math.inf) -> Costs:
         ran = mechanism.run + mechanism.entry * row * in_run * rank + mechanism.number * numbers + pairs
         exact = traits.noise_free and not traits.weighted and fits_dense_solver(pool)
         system = EXACT * row * pool * in_run if exact else mechanism.linear * pool + 4.0 * pairs
-        attacked = systems * (SYSTEM + system) + sum(LEARNT * one.runs for one in learnt)
+        attacked = systems * (SYSTEM + system) + sum(LEARNT * s.runs for s in learnt)
         others = len(plan.statistics) - systems - len(learnt)
         looked = others * (STATISTIC + ENTRY * row * measured * rank)
     columns = len(plan.statistics) + 1  # and the canary
@@ -162,7 +162,7 @@ def costs_of(plan: Plan, own: float = math.inf) -> Costs:
     return Costs(
         run=run,
         again=attacked + ran * sampled_again,
-        once=ONCE + sum((one.runs + one.further) * ran + one.runs * (TRAINED + TAUGHT * pool) for one in learnt),
+        once=ONCE + sum((s.runs + s.further) * ran + s.runs * (TRAINED + TAUGHT * pool) for s in learnt),
         test=tests * columns * audited,
         fresh=plan.fresh_runs * plan.design.lanes * run + EFFECT * audited * (plan.fresh_runs > 0),
     )

@@ -148,16 +148,16 @@ def known_before(plan: Plan) -> dict[str, Any]:
     return before
 
 
-def before_words(known: Mapping[str, Any]) -> list[str]:
+def before_words(figures: Mapping[str, Any]) -> list[str]:
     """The same for people, with a bar for each tenth of D."""
-    lines, most = [], max(known["tenths"].values(), default=1)
-    if known["sensitive"]:
-        many = f"{known['sensitive']:,} {known['unit']}s are sensitive before any run"
+    lines, most = [], max(figures["tenths"].values(), default=1)
+    if figures["sensitive"]:
+        many = f"{figures['sensitive']:,} {figures['unit']}s are sensitive before any run"
         lines.append(f"before    {many}, by their rarest feature alone; lower bounds of their D:")
-        for tenth, count in known["tenths"].items():
+        for tenth, count in figures["tenths"].items():
             lines.append(f"          {tenth}  {'#' * math.ceil(_BAR * count / most):{_BAR}} {count:,}")
-    if known.get("furthest"):
-        names = ", ".join(visible(name) for name in known["furthest"])
+    if figures.get("furthest"):
+        names = ", ".join(visible(name) for name in figures["furthest"])
         lines.append(f"{'' if lines else 'before':10}of those that are measured, these move V furthest: {names}")
     return lines
 

@@ -39,10 +39,10 @@ ANYWHERE = Place()
 HERE = Place(here=True)
 
 
-def chosen_place(asked: Place, store: Store, plans: Sequence[Plan]) -> Place:
+def chosen_place(place: Place, store: Store, plans: Sequence[Plan]) -> Place:
     """The place asked for; by default processes of this machine, where no cluster is named and no server waits."""
-    if asked != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store):
-        return asked
+    if place != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store):
+        return place
     workers = processes_here(plans)
     where = "this process" if workers == 1 else f"{workers} processes"
     current().say(f"the audit runs in {where}, without Prefect and Dask (`--dask N` asks for them)")

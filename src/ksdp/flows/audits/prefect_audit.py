@@ -78,10 +78,10 @@ async def _follow(artifact: Any, share: Callable[[], float]) -> None:
 @asynccontextmanager
 async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
     """Keep a progress artifact of the flow run up to date while the context lasts."""
-    before = tally.told
+    before = tally.reported
 
     def share() -> float:
-        return min(100.0, 100.0 * (tally.told - before) / total)
+        return min(100.0, 100.0 * (tally.reported - before) / total)
 
     artifact: Any = await acreate_progress_artifact(key=key, progress=0.0, description=what)
     following = asyncio.create_task(_follow(artifact, share))

@@ -116,13 +116,13 @@ def run_audit(opened: Opened, store: Path, place: Place = ANYWHERE, appetite: Ap
         return run_prepared([prepare(opened, store).held_to(appetite)], place)[0]
 
 
-def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:
+def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, locked: bool = False) -> list[Summary]:
     """Run audits of one store, whose corpora and specs it holds, one after the other."""
     done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
     waiting = [prepared for prepared in audits if prepared.ref not in done]
     if waiting:
         chosen = chosen_place(place, Store(Path(waiting[0].ref.store)), [prepared.plan for prepared in waiting])
-        done |= dict(zip((prepared.ref for prepared in waiting), _run_flows(waiting, chosen, held), strict=True))
+        done |= dict(zip((prepared.ref for prepared in waiting), _run_flows(waiting, chosen, locked), strict=True))
     return [done[prepared.ref] for prepared in audits]
 
 
@@ -155,19 +155,19 @@ def _finished_before(prepared: Prepared) -> Summary | None:
     )
 
 
-def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Summary]:
+def _run_flows(audits: Sequence[Prepared], place: Place, locked: bool) -> list[Summary]:
     refs = [prepared.ref for prepared in audits]
     store, cluster_spec = Path(refs[0].store), audits[0].plan.spec.cluster
     elsewhere = not place.here and (place.dask is not None or cluster_spec is not None)
     workers = 1 if elsewhere else place.workers or (1 if place.here else os.cpu_count() or 1)
     check_memory([prepared.plan for prepared in audits], workers)
     if place.here:
-        with contextlib.nullcontext() if held else one_at_a_time(store):
+        with contextlib.nullcontext() if locked else one_at_a_time(store):
             sweep_parts(store, time.time())
             return audit_here(refs, place.workers)
     current().stage("serve", 1)
     with (
-        contextlib.nullcontext() if held else one_at_a_time(store),
+        contextlib.nullcontext() if locked else one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
         open_workers(place.workers, place.dask, cluster_spec) as cluster,
         started_ahead(cluster.address, refs[0]),
@@ -202,8 +202,8 @@ class EditedVersions:
         every, level, both = len(self.rows), self.versions.spec.decision.level, ("itself", "version")
         lines = [f"{'document':24} {'D, itself':>10} {'p':>9}  {'D, version':>10} {'p':>9}"]
         for row in self.rows:
-            told = "".join(f" {row[f'D_{of}']:>10.3f} {row[f'p_{of}']:>9.2g} " for of in both)
-            lines.append(f"{visible(row['document']):24}{told}")
+            cells = "".join(f" {row[f'D_{of}']:>10.3f} {row[f'p_{of}']:>9.2g} " for of in both)
+            lines.append(f"{visible(row['document']):24}{cells}")
         first, second = (sum(row[f"adjusted_p_{of}"] <= level for row in self.rows) for of in both)
         return [
             *lines,
@@ -234,14 +234,14 @@ def run_versions(
         tables["design"]["documents"] = units
     measured: list[Summary] = []
     rows: dict[str, dict[str, Any]] = {name: {"document": name} for name in units}
-    for of, one, runs_of in (("itself", corpus, None), ("version", changed, corpus.hash)):
+    for of, variant, runs_of in (("itself", corpus, None), ("version", changed, corpus.hash)):
         tables["statistics"]["explored"], tables["statistics"]["runs_of"] = True, runs_of
-        made = make_plan(Opened.of(Spec.model_validate(tables), one))
+        made = make_plan(Opened.of(Spec.model_validate(tables), variant))
         measured.append(run_prepared([prepare_stored(made, opened.root, may_sample=False, after=audit)], place)[0])
         for row in read_verdicts(opened.audit(measured[-1].audit)).to_pylist():
-            told = {"D": row["distance"], "statistic": row["statistic"], "p": 10 ** row["log10_p"]}
-            told["adjusted_p"] = 10 ** row["log10_adjusted_p"]
-            rows.get(row["document"], {}).update({f"{key}_{of}": value for key, value in told.items()})
+            figures = {"D": row["distance"], "statistic": row["statistic"], "p": 10 ** row["log10_p"]}
+            figures["adjusted_p"] = 10 ** row["log10_adjusted_p"]
+            rows.get(row["document"], {}).update({f"{key}_{of}": value for key, value in figures.items()})
     return EditedVersions(measured[0], measured[1], list(rows.values()))
 
 

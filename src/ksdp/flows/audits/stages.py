@@ -118,9 +118,9 @@ def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[list[ArmTests], 
     documents, controls = [], []
     parts = list(zip(slices(plan), tested, strict=True))
     for lane in range(plan.design.lanes):
-        whole = ArmTests.join([t.tests for s, t in parts if s.lane == lane])
-        documents.append(whole[: len(whole) - CONTROLS])
-        controls.append(whole[len(whole) - CONTROLS :])
+        lane_tests = ArmTests.join([t.tests for s, t in parts if s.lane == lane])
+        documents.append(lane_tests[: len(lane_tests) - CONTROLS])
+        controls.append(lane_tests[len(lane_tests) - CONTROLS :])
     return documents, controls
 
 
@@ -174,11 +174,11 @@ async def _there(wanted: Sequence[Wanted], steps: Steps) -> list[Wanted]:
     for stage in dict.fromkeys(stage for stage, *_ in wanted):
         if len(await steps.run_in_thread(parts_of, stage)) == 1:
             continue
-        whole = open_stage(stage)
-        rows = np.unique(whole.rows[[place for ref, _, place, _ in wanted if ref == stage]])
-        drawn = replace(whole, name=f"{DRAWN}-{len(moved)}", rows=rows, before=None)
+        opened = open_stage(stage)
+        rows = np.unique(opened.rows[[place for ref, _, place, _ in wanted if ref == stage]])
+        drawn = replace(opened, name=f"{DRAWN}-{len(moved)}", rows=rows, before=None)
         write_stage(Store(Path(stage.store)).audit(stage.audit), drawn)
-        moved[stage] = (stage.at(drawn.name), np.searchsorted(rows, whole.rows))
+        moved[stage] = (stage.at(drawn.name), np.searchsorted(rows, opened.rows))
         await measured_stage(stage.at(drawn.name), steps, Tally())
     return [
         (moved[stage][0], lane, int(moved[stage][1][place]), name)
@@ -206,13 +206,13 @@ def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
     everybody = knows_all(tested.plan.mechanism)
     bounds = [bound.advantage for bound in tested.bounds if bound.by not in (ProvedBy.DRAW, ProvedBy.COPIES)]
     bounds += [np.where(b.copies > 1, b.advantage, np.nan) for b in tested.bounds if b.copies is not None]
-    known = {"certified_bound": np.fmin.reduce(bounds)} if bounds else {}
+    advantages = {"certified_bound": np.fmin.reduce(bounds)} if bounds else {}
     if everybody is not None:
-        known["knows_all"] = np.full(len(tested.interim.tests), everybody)
+        advantages["knows_all"] = np.full(len(tested.interim.tests), everybody)
     for bound in tested.bounds:
         if bound.pairs is not None:
-            known["knows_all"] = bound.pairs.mean(axis=1)
-    return known
+            advantages["knows_all"] = bound.pairs.mean(axis=1)
+    return advantages
 
 
 async def conclude(

@@ -22,7 +22,7 @@ class Tally:
     measured: int = 0
     cached: int = 0
     damaged: list[str] = field(default_factory=list)
-    told: int = 0
+    reported: int = 0
     """Runs that the listener knows of."""
     listener: Listener = field(default_factory=current)
     _telling: threading.Lock = field(default_factory=threading.Lock)
@@ -37,8 +37,8 @@ class Tally:
     def tell(self, under_way: int = 0) -> None:
         """Let the listener know of runs that it does not know of yet, those of blocks under way among them."""
         with self._telling:
-            if (new := self.runs + under_way - self.told) > 0:
-                self.told += new
+            if (new := self.runs + under_way - self.reported) > 0:
+                self.reported += new
                 self.listener.advance(new)
 
     @property

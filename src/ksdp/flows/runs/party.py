@@ -183,10 +183,10 @@ class Node(Generic[AnyRun]):
 
     def check(self) -> None:
         """Refuse a name that is no node of the run, or a key that is another's."""
-        known = {node.name: node.identity for node in self.run.who}
-        if self.name not in known:
-            raise InputError(f"`--me` must be one of {', '.join(known)}; got {self.name!r}.")
-        if known[self.name] != self.identity.public_key().public_bytes_raw():
+        identities = {node.name: node.identity for node in self.run.who}
+        if self.name not in identities:
+            raise InputError(f"`--me` must be one of {', '.join(identities)}; got {self.name!r}.")
+        if identities[self.name] != self.identity.public_key().public_bytes_raw():
             whose = {node.identity: node.name for node in self.run.who}
             other = whose.get(self.identity.public_key().public_bytes_raw())
             hint = f"it is that of {other}: `--me {other}`?" if other else "`--key` where it is."
@@ -300,11 +300,11 @@ def run_node(
         link = LinkTimes(message=times.message, reconnect=times.reconnect)
         mesh = node.mesh(limit=_largest(run), times=link, note=note)
         outcome = transcribed.played(rounds, mesh, times.present)
-        whole = _about(run, node.name, outcome) | dict(about) | transcribed.took()
-        write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
+        record = _about(run, node.name, outcome) | dict(about) | transcribed.took()
+        write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), record)
         stated = {name: statement.as_json() for name, statement in outcome.statements.items()}
         transcribed.note(what="done", session=outcome.session, result=outcome.digest, grounds=stated)
-    return whole
+    return record
 
 
 def guarantee_words(result: Mapping[str, Any]) -> str:
@@ -419,43 +419,43 @@ def enter_documents(
     columns = corpus_features(named.source, named.base)
     _check_columns(run, named, columns)
     nonnegative = traits_of(run.terms.mechanism).nonnegative
-    whole, part = _read(named.source, named.base, named.unit, identity, nonnegative=nonnegative)
-    if whole.features != run.terms.features:
-        raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")
+    loaded, part = _read(named.source, named.base, named.unit, identity, nonnegative=nonnegative)
+    if loaded.features != run.terms.features:
+        raise InputError(f"the corpus has {loaded.features} features, the protocol file {run.terms.features}.")
     drawn = named.source.levers.drawn
-    everything = named.me is None or whole.party is None
-    mine = np.arange(len(whole)) if everything else np.flatnonzero(whole.party == named.me)
-    held = restrict(whole, mine)
-    entering = held if part is whole else restrict(part, np.flatnonzero(np.isin(part.ids, held.ids)))
+    everything = named.me is None or loaded.party is None
+    mine = np.arange(len(loaded)) if everything else np.flatnonzero(loaded.party == named.me)
+    own = restrict(loaded, mine)
+    entering = own if part is loaded else restrict(part, np.flatnonzero(np.isin(part.ids, own.ids)))
     store = reviews_of(reviews)
-    out = {} if store is None else exclusions(store, whole, named.source.path)
+    out = {} if store is None else exclusions(store, loaded, named.source.path)
     entering = restrict(entering, np.flatnonzero([name not in out for name in entering.ids.tolist()]))
-    named_out = (exclusion_row(name, out[name]) for name in held.ids.tolist() if name in out)
+    named_out = (exclusion_row(name, out[name]) for name in own.ids.tolist() if name in out)
     excluded = tuple(f"{row['document']} {excluded_words(row)}" for row in named_out)
     if not len(entering):
         raise InputError(f"no document of {corpus.name} is left: {len(out)} are excluded by decision.")
     if clearance is None:
-        known = _NONE_KNOWN if store is None else _read_from(store)
+        scope = _NONE_KNOWN if store is None else _read_from(store)
         return ContributedDocuments(
-            entering, Statement(cleared=False), len(mine), None, held, columns, known, excluded, drawn
+            entering, Statement(cleared=False), len(mine), None, own, columns, scope, excluded, drawn
         )
-    verified = _verified(run, clearance, named, whole, signer=signer, now=now)
+    verified = _verified(run, clearance, named, loaded, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     count = entering_units(verified.clearance, entering)
     check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
     signed = verified.clearance.created.isoformat(timespec="minutes")
-    known = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
+    scope = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
     grounds = {
         "signer": verified.fingerprint,
         "checked": [*verified.checked, "sizes", *([] if store is None else ["exclusions"])],
         "reviewer": verified.clearance.reviewer,
     }
-    known = known if store is None else _read_from(store)
+    scope = scope if store is None else _read_from(store)
     statement = Statement(True, verified.file)
     return ContributedDocuments(
-        restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded, drawn
+        restrict(entering, rows), statement, len(mine), grounds, own, columns, scope, excluded, drawn
     )
 
 
@@ -506,19 +506,19 @@ def _check_columns(run: Run, named: _Named, columns: Sequence[str]) -> None:
 
 
 def _verified(
-    run: Run, clearance: Path, named: _Named, whole: Corpus, *, signer: Ed25519PublicKey, now: datetime
+    run: Run, clearance: Path, named: _Named, loaded: Corpus, *, signer: Ed25519PublicKey, now: datetime
 ) -> Verified:
     mechanism, drawn = run.terms.mechanism, named.source.levers.drawn
     verified = verify_clearance(
         clearance,
         now=now,
         public_key=signer,
-        corpus_hash=whole.hash,
+        corpus_hash=loaded.hash,
         mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         spec_hash=named.spec_hash,
         # A run that opens less than was audited is covered: `opened` is compared with what the audit looked at.
         left_out=("sampler",) if is_noisy(mechanism) else ("opens",) if covers_final(mechanism) else (),
-        opened=opened(mechanism, whole.features),
+        opened=opened(mechanism, loaded.features),
     )
     if verified.clearance.drawn != drawn:
         raise ClearanceError(
@@ -538,8 +538,8 @@ def _read(
     """The whole corpus, and what may enter: all, or what a party's secret draw lets in, weighed by itself."""
     share = source.levers.drawn
     if share is None:
-        whole = load_corpus(source, base, nonnegative=nonnegative)
-        return whole, whole
+        loaded = load_corpus(source, base, nonnegative=nonnegative)
+        return loaded, loaded
     if identity is None:
         raise InputError(
             "the rows of this run are a secret draw (`corpus.levers.drawn`), which takes a party's key."

@@ -131,9 +131,9 @@ class ProtocolFile:
                 faults.append(f"the signature of {name} is not by the key that the file names for {name}")
         return tuple(faults)
 
-    def changed_since(self, one: Signature) -> str:
+    def changed_since(self, signature: Signature) -> str:
         """Which lines are not as they were when this was signed."""
-        signed = {one.lines[at : at + 8] for at in range(0, len(one.lines), 8)}
+        signed = {signature.lines[at : at + 8] for at in range(0, len(signature.lines), 8)}
         new = [
             f"`{_plain(key)}` is {_short(value)} now"
             for key, value in self.lines.items()
@@ -217,7 +217,7 @@ class ProtocolFile:
 
     def write(self, signatures: Any, added: Sequence[tuple[str, Mapping[str, str]]] = ()) -> None:
         """Write the file with these signatures, and with parties added."""
-        blocks = [*added, *(("[[signatures]]", vars(one)) for one in sorted(signatures, key=lambda one: one.name))]
+        blocks = [*added, *(("[[signatures]]", vars(s)) for s in sorted(signatures, key=lambda s: s.name))]
         text = self.text.rstrip() + "\n"
         for header, fields in blocks:
             text += f"\n{header}\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in fields.items())

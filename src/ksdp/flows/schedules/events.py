@@ -82,26 +82,26 @@ def remind(store: Store, now: datetime) -> None:
     """Emit what is due, each at most once a day, however often this is called and by which process."""
     file, today = store.root / "schedules" / "reminded.json", now.date()
     try:
-        told = read_object(file, dict[str, str], "", "") if file.exists() else {}
+        reminders = read_object(file, dict[str, str], "", "") if file.exists() else {}
     except DamagedFile:
-        told = {}  # at worst somebody is reminded twice
-    needs = [one for one in read_home_page(store, now).needs if one.event] if _is_watched() else []
-    due = [one for one in needs if _is_told_today(one, told.get(_key(one), ""), today)]
+        reminders = {}  # at worst somebody is reminded twice
+    needs = [need for need in read_home_page(store, now).needs if need.event] if _is_watched() else []
+    due = [need for need in needs if _is_told_today(need, reminders.get(_key(need), ""), today)]
     if not due:
         return
-    marks = {_key(one): f"{today} {one.until}" for one in due}
-    kept = {_key(one): told[_key(one)] for one in needs if _key(one) in told}
+    marks = {_key(need): f"{today} {need.until}" for need in due}
+    kept = {_key(need): reminders[_key(need)] for need in needs if _key(need) in reminders}
     write_checked_json(file, kept | marks)  # before they are sent: a crash repeats none
-    site = next((one.link.rstrip("/") for one in read_schedules(store) if one.link), None)
-    for one in due:
-        said = {"about": one.about, "words": one.words, "until": f"{one.until}"}
-        link = {"link": f"{site}{one.href}"} if site else {}
-        emit_event(one.event, _resource(store, one.subject), payload=said | link)
+    site = next((schedule.link.rstrip("/") for schedule in read_schedules(store) if schedule.link), None)
+    for need in due:
+        said = {"about": need.about, "words": need.words, "until": f"{need.until}"}
+        link = {"link": f"{site}{need.href}"} if site else {}
+        emit_event(need.event, _resource(store, need.subject), payload=said | link)
 
 
-def _is_told_today(need: Need, told: str, today: date) -> bool:
+def _is_told_today(need: Need, reminder: str, today: date) -> bool:
     """Every day from a week before on, and once when the day that it is due comes near, or is another."""
-    day, _, until = told.partition(" ")
+    day, _, until = reminder.partition(" ")
     return day != f"{today}" and (need.until - today <= _DAILY or until != f"{need.until}")
 
 

@@ -109,14 +109,14 @@ def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None
         tables[section].pop(key)
     code = own_code([tables["mechanism"], tables["statistics"]["names"]], ())
     beside = {"columns": columns or {}, "code": code, "appetite": appetite and appetite.model_dump(mode="json")}
-    return content_key(tables | {name: held for name, held in beside.items() if held})
+    return content_key(tables | {name: value for name, value in beside.items() if value})
 
 
 def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     """Load the corpus and decide what to audit."""
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)
-    asked = None if schedule.appetite is None else read_appetite(Path(schedule.appetite), spec)
+    appetite = None if schedule.appetite is None else read_appetite(Path(schedule.appetite), spec)
     source = find_source(spec.corpus, base)  # what has changed is said of the very file that is audited
     corpus = corpus_of(source, nonnegative=traits_of(mechanism_of(spec.mechanism)).nonnegative)
     every, columns = document_digests(source, digest_key(store)), columns_digest(source.spec)
@@ -129,20 +129,20 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     runs = read_runs(store, schedule.name)
     last = next((run for run in reversed(runs) if run.standing is not None), None)
     standing = None if last is None else read_standing(store, schedule.name, last.standing)
-    basis, changes = spec_basis(spec, columns, asked), compare(standing, digests)
+    basis, changes = spec_basis(spec, columns, appetite), compare(standing, digests)
     budget = _budget(schedule, runs)
     moved = bool(changes.new or changes.changed or changes.removed)
     parties = spec.parties
-    whole = any(one is not None for one in (parties.honest, parties.coalition, parties.me, asked))
+    needs_all = any(option is not None for option in (parties.honest, parties.coalition, parties.me, appetite))
     turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
     parts = [*changes.new, *changes.changed]
-    full = full or last is None or last.basis != basis or turn or (moved and whole) or len(parts) == len(ids)
+    full = full or last is None or last.basis != basis or turn or (moved and needs_all) or len(parts) == len(ids)
     audited = ids if full else parts
     drawn = None if full and named_ids is None else tuple(sorted(audited))
     wanted = next_spec(spec, budget, drawn) if audited else None
     file = None if last is None else last.standing
     out = exclusions(store, corpus, spec.corpus.path)
-    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, asked, wanted, len(out))
+    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, appetite, wanted, len(out))
 
 
 def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:
@@ -184,9 +184,9 @@ async def _attempt(store: str, schedule: Schedule, full: bool) -> _Attempted:
     plan = await asyncio.to_thread(make_plan, Opened.of(seen.spec, seen.corpus))
     ready = await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True, part=not seen.full)
     ref = ready.held_to(seen.appetite).ref
-    with ExitStack() as held:
-        await _hold_store(opened, held)
-        cluster = held.enter_context(open_workers(schedule.workers, asked=seen.spec.cluster))
+    with ExitStack() as stack:
+        await _hold_store(opened, stack)
+        cluster = stack.enter_context(open_workers(schedule.workers, spec=seen.spec.cluster))
         made = await audit(ref.store, ref.audit, ref.corpus, cluster.address, True, ref.blocks, ref.code)
         return _Attempted(seen, made)
 
@@ -284,7 +284,7 @@ def _findings(
         "cached_runs": summary.cached_runs,
     }
     if (record := kept_record(store, summary)) is not None:
-        line["appetite_missed"] = tuple(one.name for one in record.missed)
+        line["appetite_missed"] = tuple(criterion.name for criterion in record.missed)
     if not summary.valid:  # its verdicts may not be used: what stood before stands
         return line, None
     after = standing_after(seen.standing, seen.digests, store, audit_id)

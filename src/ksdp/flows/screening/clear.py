@@ -162,13 +162,13 @@ def covered_by(plan: Plan) -> Covered:
 
 def audited_sizes(plan: Plan, bounds: Sequence[Bound]) -> AuditedSizes:
     """Return the sizes of the databases of an audit by this plan; `bounds` are those of all its documents."""
-    held, spec = plan.holdings, plan.spec
+    holdings, spec = plan.holdings, plan.spec
     return AuditedSizes(
         unit=spec.design.unit,
-        size=held.size,
-        honest=held.entering,
-        coalition=len(held.coalition),
-        parties=1 + bool(len(held.honest)) + bool(len(held.coalition)),
+        size=holdings.size,
+        honest=holdings.entering,
+        coalition=len(holdings.coalition),
+        parties=1 + bool(len(holdings.honest)) + bool(len(holdings.coalition)),
         every_size=any(bound.every_size for bound in bounds),
     )
 
@@ -178,12 +178,12 @@ def _check_appetite(signing: Signing, grounds: Grounds, store: Store) -> None:
     deciding = grounds.audits[-1]
     if signing.appetite is not None:
         keep_appetite(store, deciding, signing.appetite)
-    asked = next(filter(None, (kept_appetite(store, audit) for audit in reversed(grounds.audits))), None)
-    if asked is not None:
+    appetite = next(filter(None, (kept_appetite(store, audit) for audit in reversed(grounds.audits))), None)
+    if appetite is not None:
         record = read_record(
-            store, asked, read_summary(store.audit(deciding)), set(grounds.listed) - set(grounds.excluded)
+            store, appetite, read_summary(store.audit(deciding)), set(grounds.listed) - set(grounds.excluded)
         )
-        if missed := "\n  ".join(one.sentence() for one in record.missed):
+        if missed := "\n  ".join(criterion.sentence() for criterion in record.missed):
             raise ClearanceError("appetite", f"the risk appetite is not met, and nothing was signed.\n  {missed}")
 
 
@@ -578,7 +578,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
         statement=list_statement(
             counts,
             margin=spec.decision_in_run.margin,
-            asked=evidence.attempts,
+            attempts=evidence.attempts,
             rows=plan.holdings.size,
             among=drawn_from(plan),
             four_eyes=seen.policy.four_eyes,
@@ -680,15 +680,15 @@ def require_clearance(
     if cleared.drawn is not None:
         raise ClearanceError("drawn", f"{path.name} is of a secret draw, which `ksdp party` alone lets in.")
     here = read.corpus.model_copy(update={"path": str(Path(data).resolve())})
-    whole, used = (read_source(find_source(each, base), nonnegative=False) for each in (read.corpus, here))
-    rows, ids = {name: row for row, name in enumerate(whole.labels.ids.tolist())}, used.labels.ids.tolist()
+    audited, used = (read_source(find_source(each, base), nonnegative=False) for each in (read.corpus, here))
+    rows, ids = {name: row for row, name in enumerate(audited.labels.ids.tolist())}, used.labels.ids.tolist()
     allowed = set(cleared.documents) & rows.keys()
     if out := [name for name in ids if name not in allowed]:
         many = f"{len(out)} of the {len(ids)} documents of {Path(data).name}, {out[0]!r} among them"
         raise ClearanceError("documents", f"{path.name} does not list {many}: leave them out.")
-    if whole.matrix.shape[1] != used.matrix.shape[1]:
+    if audited.matrix.shape[1] != used.matrix.shape[1]:
         raise ClearanceError("documents", f"{Path(data).name} has other columns than the audited corpus.")
-    unlike = np.flatnonzero(np.diff(sp.csr_array(whole.matrix[[rows[n] for n in ids]] != used.matrix).indptr))
+    unlike = np.flatnonzero(np.diff(sp.csr_array(audited.matrix[[rows[n] for n in ids]] != used.matrix).indptr))
     if len(unlike):
         first = ids[int(unlike[0])]
         raise ClearanceError("documents", f"{first!r} in {Path(data).name} is not the document that was audited.")

@@ -76,8 +76,8 @@ def run_demo(store: Path, place: Place = ANYWHERE) -> Demo:
         current().say(line)
     prepared = []
     current().stage("prepare", len(specs))  # opening a spec has begun a stage of its own
-    for one in opened:
-        prepared.append(prepare_stored(make_plan(one), store, may_sample=True))
+    for opened_spec in opened:
+        prepared.append(prepare_stored(make_plan(opened_spec), store, may_sample=True))
         advance(1)
     every, final, noise = run_prepared(prepared, place)
     clearance, public = (store / f"demo-{noise.audit}{ending}" for ending in (".clearance", ".pub"))

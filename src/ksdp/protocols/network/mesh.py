@@ -261,8 +261,8 @@ class Mesh:
         here = (link for link in self.links.values() if link.connected.is_set())
         await asyncio.gather(*(link.abort(MISSING, ", ".join(missing)) for link in here))
         why = {name: self._trouble.get(name, self._missing) for name in missing}
-        left = {name: ", ".join(names) for name, names in missed.items() if names and name in missing}
-        why |= {name: f"it has left, as {names} did not come to it" for name, names in left.items()}
+        departed = {name: ", ".join(names) for name, names in missed.items() if names and name in missing}
+        why |= {name: f"it has left, as {names} did not come to it" for name, names in departed.items()}
         reasons = "; ".join(f"{name}: {reason}" for name, reason in why.items())
         raise ProtocolError(f"Not all parties came within {wait:g} seconds. {reasons}.")
 

@@ -343,19 +343,19 @@ class ProgramRounds:
         return " ".join(filter(None, (*sentences, what_noise_leaves(self._asked, self._terms.parties))))
 
 
-def what_noise_leaves(asked: Counter[str], parties: int) -> str:
+def what_noise_leaves(counts: Counter[str], parties: int) -> str:
     """Say in plain words what follows from releases with noise."""
     sentences = []
-    if asked["sum"]:
+    if counts["sum"]:
         who = "Each party learns the other's" if parties == 2 else f"Any {parties - 1} learn the last one's"
         sentences.append(f"{who} share of every sum, with its noise.")
-    if asked["upload"]:
+    if counts["upload"]:
         sentences.append(
             "The server learns every party's uploads, with that party's noise, and what goes beside them."
         )
-    if asked["show"]:
+    if counts["show"]:
         sentences.append("Everybody learns what the first party showed, without noise.")
-    if asked["one-noise"]:
+    if counts["one-noise"]:
         sentences.append(
             "Every sum has the noise of one device: that device can subtract it; the first device and the server "
             "together know which one it is, and the neighbours of a device with the server its noise. A server "

@@ -90,8 +90,8 @@ class PairedBits:
             propagate = (both[0][half:], both[1][half:])
         return all_carry[0] ^ (generate[0] << np.uint64(1)), all_carry[1] ^ (generate[1] << np.uint64(1))
 
-    async def _both(self, left: Pair, right: Pair) -> Pair:
-        return await self._reshared((left[0] & right[0]) ^ (left[0] & right[1]) ^ (left[1] & right[0]))
+    async def _both(self, first: Pair, second: Pair) -> Pair:
+        return await self._reshared((first[0] & second[0]) ^ (first[0] & second[1]) ^ (first[1] & second[0]))
 
     async def _reshared(self, mine: WordVector) -> Pair:
         runtime = self._runtime
@@ -330,8 +330,8 @@ class SharedArithmetic:
         return bits_out
 
 
-def product(left: Integers, right: Integers) -> Integers:
+def product(first: Integers, second: Integers) -> Integers:
     """The matrix product of shares, degree 2; stacks as `numpy.matmul`."""
-    if left.size * right.shape[-1] <= _FEW:
-        return np.asarray(np.matmul(left, right) % PRIME)
-    return modular_product(left_residues(left), right)
+    if first.size * second.shape[-1] <= _FEW:
+        return np.asarray(np.matmul(first, second) % PRIME)
+    return modular_product(left_residues(first), second)

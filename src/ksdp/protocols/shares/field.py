@@ -271,34 +271,34 @@ def left_residues(values: Integers) -> Residues:
     return out
 
 
-def modular_product(left: Residues, right: Integers) -> Integers:
+def modular_product(multiplier: Residues, integers: Integers) -> Integers:
     """The matrix product modulo the prime, of a left factor as residues; stacks of matrices, as `numpy.matmul`."""
-    inner, columns = right.shape[-2:]
+    inner, columns = integers.shape[-2:]
     if inner > MOST_INNER:
         raise InputError(f"products on shares have at most {MOST_INNER} terms; got {inner}.")
-    factors = left_residues(right).astype(np.float64)
-    if right.ndim > 2:
-        sums = np.matmul(left.astype(np.float64), factors)
+    factors = left_residues(integers).astype(np.float64)
+    if integers.ndim > 2:
+        sums = np.matmul(multiplier.astype(np.float64), factors)
     else:
-        sums = np.zeros((len(left), left.shape[1], columns))
-        for product, part, factor in zip(sums, left, factors, strict=True):
+        sums = np.zeros((len(multiplier), multiplier.shape[1], columns))
+        for product, part, factor in zip(sums, multiplier, factors, strict=True):
             _add_product(product, part, factor)
     return integers_of(_of_residues(sums.reshape(len(sums), -1)), sums.shape[1:])
 
 
-def _add_product(out: NDArray[np.float64], left: NDArray[np.float32], right: NDArray[np.float64]) -> None:
+def _add_product(out: NDArray[np.float64], multiplier: NDArray[np.float32], factor: NDArray[np.float64]) -> None:
     """In parts that stay in the cache while they are float64; along the axis that is apart in memory."""
-    rows, inner = left.shape
-    if left.strides[0] >= left.strides[1]:
+    rows, inner = multiplier.shape
+    if multiplier.strides[0] >= multiplier.strides[1]:
         step = max(1, _PART // inner)
         for first in range(0, rows, step):
             at = slice(first, first + step)
-            out[at] = left[at].astype(np.float64) @ right
+            out[at] = multiplier[at].astype(np.float64) @ factor
     else:
         step = max(1, _PART // rows)
         for first in range(0, inner, step):
             at = slice(first, first + step)
-            out += left[:, at].astype(np.float64) @ right[at]
+            out += multiplier[:, at].astype(np.float64) @ factor[at]
 
 
 @njit(cache=True, nogil=True)

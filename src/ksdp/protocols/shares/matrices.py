@@ -94,7 +94,7 @@ class Leading:
     """Stack; at `FRACTION`."""
     thresholds: Integers
     """One for each, between the eigenvalues that it parts; at `FRACTION`."""
-    found: Integers
+    separated: Integers
     """1 where the threshold parts as many eigenvalues as wanted, 0 where two are too close (whole numbers)."""
 
 

@@ -174,7 +174,7 @@ async def _open(
     )
     parts = await leading(shares, inner, tuple(range(1, task.rank)))
     (rounded,) = await shares.rounded(
-        Local(parts.projectors * parts.found[:, None, None], FRACTION + 2, FRACTION - _OUT)
+        Local(parts.projectors * parts.separated[:, None, None], FRACTION + 2, FRACTION - _OUT)
     )
     return OpenedSubspace(opened, None, reals(await shares.opened(rounded), _OUT))
 
@@ -240,7 +240,7 @@ async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) 
         Local(within, 2 * FRACTION + 2), Local(least * least, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS)
     )
     good = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
-    for residues in top.found:
+    for residues in top.separated:
         (good,) = await shares.rounded(Local(good * residues, 2, 0))
     if (await shares.opened(good))[0] != 1:
         raise NotConverged

@@ -161,9 +161,9 @@ class _FullFit(_TopicSteps):
         (gram,) = await shares.rounded(Local((changed @ topic) % PRIME, self.square, KEPT))
         return topic, gram
 
-    async def best(self, left: Integers, square: Integers, before: Integers) -> Integers:
+    async def best(self, numerators: Integers, square: Integers, before: Integers) -> Integers:
         """T'_t from its sums."""
-        return await self.kept(left, ROW_BITS + KEPT, await self.inverse(square))
+        return await self.kept(numerators, ROW_BITS + KEPT, await self.inverse(square))
 
 
 class _ObservedFit(_TopicSteps):
@@ -215,10 +215,10 @@ class _SimplexFit(_FullFit):
         super().__init__(shares, rows, sizes)
         self.faults: Integers = np.zeros(1, dtype=object)
 
-    async def best(self, left: Integers, square: Integers, before: Integers) -> Integers:
+    async def best(self, numerators: Integers, square: Integers, before: Integers) -> Integers:
         """T_t from its sums (`_FullFit.best`)."""
         shares, sizes = self.shares, self.sizes
-        (numbers,) = await shares.rounded(Local(left % PRIME, ROW_BITS + KEPT + sizes.sums_bits, ROW_BITS))
+        (numbers,) = await shares.rounded(Local(numerators % PRIME, ROW_BITS + KEPT + sizes.sums_bits, ROW_BITS))
         above = await self._above(numbers)
         (numbers,) = await shares.rounded(Local(above * numbers, sizes.over_bits, 0))
         share = int(fixed(np.array([1.0 / sizes.features]), _PUBLIC)[0])

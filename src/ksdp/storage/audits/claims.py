@@ -57,15 +57,15 @@ class StoredClaim:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> StoredClaim:
+    def from_json(cls, record: Mapping[str, Any]) -> StoredClaim:
         """Return the claim that `to_json` wrote."""
         from ksdp.audit.mechanisms.claims import ClaimFinding  # numerics, and most stores hold no claim
 
-        if told.get("version") != VERSION:
+        if record.get("version") != VERSION:
             raise ValueError(f"it is not of version {VERSION}")
         try:
-            finding, provenance = ClaimFinding.from_json(told["finding"]), told["provenance"]
-            return cls(ClaimInputs(**told["inputs"]), finding, provenance["finished"], provenance["versions"])
+            finding, provenance = ClaimFinding.from_json(record["finding"]), record["provenance"]
+            return cls(ClaimInputs(**record["inputs"]), finding, provenance["finished"], provenance["versions"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"a key is missing or not known: {error}") from error
 

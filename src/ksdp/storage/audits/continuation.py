@@ -42,7 +42,7 @@ def read_origin(store: Store, audit: str) -> Origin | None:
     path = store.audit(audit) / "origin.json"
     if not path.exists():
         return None
-    return read_object(path, lambda told: Origin(told["spec"], tuple(told["audits"])), f"audit {audit!r}")
+    return read_object(path, lambda record: Origin(record["spec"], tuple(record["audits"])), f"audit {audit!r}")
 
 
 def _progress(store: Store, audit: str) -> Path:
@@ -53,9 +53,9 @@ def _lock(store: Store, audit: str) -> Path:
     return _progress(store, audit).with_suffix(".lock")
 
 
-def claimed(store: Store, audit: str, held: int | None = None) -> AbstractContextManager[int | None]:
+def claimed(store: Store, audit: str, inherited: int | None = None) -> AbstractContextManager[int | None]:
     """Be the one process that continues an audit, while the context lasts."""
-    return startable_lock(_lock(store, audit), held)
+    return startable_lock(_lock(store, audit), inherited)
 
 
 def open_log(store: Store, audit: str) -> BinaryIO:

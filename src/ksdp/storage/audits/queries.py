@@ -132,9 +132,9 @@ class Findings:
         self._verdicts, self._statistics = folder / "verdicts.parquet", folder / "statistics.parquet"
 
     def _run(self, question: str, **values: Any) -> list[Any]:
-        known = {"verdicts": self._verdicts, "statistics": self._statistics}
-        asked = {name: value for name, value in (known | values).items() if f"${name}" in question}
-        return ask(question, asked, self._folder.name)
+        tables = {"verdicts": self._verdicts, "statistics": self._statistics}
+        parameters = {name: value for name, value in (tables | values).items() if f"${name}" in question}
+        return ask(question, parameters, self._folder.name)
 
     @property
     def _from(self) -> str:
@@ -260,13 +260,13 @@ class Findings:
 
     def medians(self, other: Findings) -> tuple[int, float, float]:
         """Documents that both audits measured, and the median D of these in this one and in the other."""
-        found: tuple[int, float, float] = self._run(
+        row: tuple[int, float, float] = self._run(
             "select count(*), coalesce(median(a.distance), 0), coalesce(median(b.distance), 0) "
             "from read_parquet($verdicts) a join read_parquet($others) b using (document) "
             "where not isnan(a.distance) and not isnan(b.distance)",
             others=other._verdicts,
         )[0]
-        return found
+        return row
 
     def moved(
         self, other: Findings, before: str, after: str, *, offset: int = 0, limit: int = 25
@@ -285,7 +285,7 @@ class Findings:
 def proved_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float, unit: str) -> dict[str, str]:
     """Documents (or groups) that an audit proved to be above the margin, each with the newest that did."""
     proved: dict[str, str] = {}
-    for audit in dict.fromkeys(one.audit for one in attempts if one.margin >= margin):
+    for audit in dict.fromkeys(attempt.audit for attempt in attempts if attempt.margin >= margin):
         folder = store.audit(audit)
         if not (folder / "audit.json").is_file():
             continue

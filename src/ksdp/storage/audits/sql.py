@@ -124,7 +124,7 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
     return table.filter(pc.is_valid(table["value"]))
 
 
-def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.Table:
+def _long(documents: Any, name: str, block: Block, value: Any, inclusion: Any) -> pa.Table:
     rows = len(documents) * len(block)
     return pa.table(
         {
@@ -132,7 +132,7 @@ def _long(documents: Any, name: str, block: Block, value: Any, held: Any) -> pa.
             "statistic": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [name]),
             "run": np.tile(np.arange(block.start, block.stop), len(documents)),
             "value": pa.array(np.ascontiguousarray(value, dtype=np.float64).ravel(), from_pandas=True),
-            "held": np.ascontiguousarray(held).ravel(),
+            "held": np.ascontiguousarray(inclusion).ravel(),
         }
     ).unify_dictionaries()
 

@@ -502,9 +502,9 @@ class Columns:
 
     def indicators(self, name: str, values: Sequence[str]) -> NDArray[np.float64]:
         """Return a column of text as 0 and 1, one column a value, shape (rows, values); no other may be there."""
-        labels, known = self._labels(name), pa.array(values, pa.large_string())
-        self._refuse(name, pc.invert(pc.is_in(labels, known)), "is no such category.")
-        places = pc.index_in(labels, known).to_numpy(zero_copy_only=False)
+        labels, categories = self._labels(name), pa.array(values, pa.large_string())
+        self._refuse(name, pc.invert(pc.is_in(labels, categories)), "is no such category.")
+        places = pc.index_in(labels, categories).to_numpy(zero_copy_only=False)
         return np.asarray(np.eye(len(values))[places], dtype=np.float64)
 
     def _read(self, name: str) -> pa.Array:

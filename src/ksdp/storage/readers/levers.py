@@ -60,8 +60,8 @@ def _chosen(
         columns = _places(Path(levers.terms), labels, spec.encoding)
     documents, frequency = 0, np.zeros(0, dtype=np.int64)
     if levers.reference is not None:
-        documents, held = _reference(Path(levers.reference), spec.encoding)
-        frequency = np.array([held.get(labels[column], 0) for column in columns])
+        documents, reference = _reference(Path(levers.reference), spec.encoding)
+        frequency = np.array([reference.get(labels[column], 0) for column in columns])
         columns, frequency = columns[frequency > 0], frequency[frequency > 0]
     if levers.most_frequent is not None:
         if levers.reference is None:

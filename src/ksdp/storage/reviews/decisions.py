@@ -55,7 +55,7 @@ class Policy(Section, frozen=True):
 
     def lets_decide(self, name: str) -> bool:
         """Whether somebody may decide."""
-        return not self.decide or any(same_person(name, one) for one in self.decide)
+        return not self.decide or any(same_person(name, decider) for decider in self.decide)
 
 
 def read_policy(store: Store) -> Policy:
@@ -98,14 +98,14 @@ def audits_by_question(store: Store) -> list[tuple[Brief, list[Brief]]]:
     ledger, newest = read_ledger(store), list[Brief]()
     questions, entries = ledger.questions, signable_among(ledger, read_history(store).audits)
 
-    def same(one: Brief, other: Brief) -> bool:
-        first, second = questions.get(one.audit), questions.get(other.audit)
-        return one.audit == other.audit or bool(first and second and first.same(second))
+    def same(brief: Brief, other: Brief) -> bool:
+        first, second = questions.get(brief.audit), questions.get(other.audit)
+        return brief.audit == other.audit or bool(first and second and first.same(second))
 
     for entry in entries:
         if entry.valid and not any(same(entry, other) for other in newest):
             newest.append(entry)
-    return [(one, [entry for entry in entries if same(one, entry)]) for one in newest]
+    return [(brief, [entry for entry in entries if same(brief, entry)]) for brief in newest]
 
 
 def newest_audits(store: Store) -> list[Brief]:
@@ -168,7 +168,7 @@ def append(
         by_audit.setdefault(proposal.audit, []).append(proposal)
     units = {audit: _checked_units(store, audit, mine, subject) for audit, mine in by_audit.items()}
     policy = read_policy(store)
-    for name in (one.reviewer for one in proposals if one.decision is not Decision.COMMENT):
+    for name in (proposal.reviewer for proposal in proposals if proposal.decision is not Decision.COMMENT):
         if not policy.lets_decide(name):
             raise InputError(
                 f"{name!r} may comment in this store, and not decide: ask one of {', '.join(policy.decide)}, or "

@@ -295,11 +295,11 @@ def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit:
     return Drift(moved, _distances(comparable, store, audit), int(became))
 
 
-def _distances(known: pa.Table, store: Store, audit: str) -> pa.Table:
+def _distances(comparable: pa.Table, store: Store, audit: str) -> pa.Table:
     now = _measured(store, audit)
     parts = [_DISTANCES.schema.empty_table()]
-    for earlier in sorted(set(known["audit_before"].to_pylist())):
-        mine = known.filter(pc.equal(known["audit_before"], earlier))["document"].combine_chunks()
+    for earlier in sorted(set(comparable["audit_before"].to_pylist())):
+        mine = comparable.filter(pc.equal(comparable["audit_before"], earlier))["document"].combine_chunks()
         try:
             then = _measured(store, earlier)
         except StoreError:

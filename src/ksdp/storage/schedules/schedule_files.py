@@ -194,7 +194,7 @@ def note_failure(store: Store, name: str, at: datetime, reason: str | None) -> N
 def read_failure(store: Store, name: str) -> str | None:
     """When the last run of a schedule failed, and why; None where it did not."""
     path = schedule_folder(store, name) / "failed.json"
-    return read_object(path, lambda one: str(one["failed"]), name, "delete it") if path.is_file() else None
+    return read_object(path, lambda record: str(record["failed"]), name, "delete it") if path.is_file() else None
 
 
 def read_runs(store: Store, name: str) -> list[ScheduledRun]:

@@ -130,8 +130,8 @@ def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> tup
         size = np.linalg.norm(block, axis=0).max(initial=0.0)
         for _ in range(2):
             block = block - basis @ (basis.T @ block)
-        left, lengths, _ = np.linalg.svd(block, full_matrices=False)
-        fresh = left[:, lengths > DEPENDENT * size]
+        directions, lengths, _ = np.linalg.svd(block, full_matrices=False)
+        fresh = directions[:, lengths > DEPENDENT * size]
         if not fresh.shape[1]:
             break
         block = step(fresh)

@@ -77,8 +77,8 @@ class CountedSVD:
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Count, weigh, iterate; see the class."""
         features, early = matrix.shape[1], self.releases(matrix.shape[1])[2].shape[0]
-        held = np.append((matrix != 0).sum(axis=0), matrix.shape[0]).astype(np.float64)
-        counts, sums = np.rint((yield SecSum(held))), []
+        own_counts = np.append((matrix != 0).sum(axis=0), matrix.shape[0]).astype(np.float64)
+        counts, sums = np.rint((yield SecSum(own_counts))), []
         rows, root = self._weighed(matrix, counts)
         start = start_block(self.start_seed, features, self.rank)
         block = orthonormalise(start, start)
@@ -89,9 +89,9 @@ class CountedSVD:
         return PartyResult({"counts": counts, "V": V, "sums": np.stack(sums[:early])})
 
     def _weighed(self, matrix: sp.csr_array, counts: Floats) -> tuple[sp.csr_array, Floats]:
-        held, documents = counts[:-1], counts[-1]
-        idf = np.array([math.log(documents / count) if count else 0.0 for count in held])
-        root = np.sqrt(np.divide(held, held + self.shrink, out=np.zeros_like(held), where=held > 0))
+        support, documents = counts[:-1], counts[-1]
+        idf = np.array([math.log(documents / count) if count else 0.0 for count in support])
+        root = np.sqrt(np.divide(support, support + self.shrink, out=np.zeros_like(support), where=support > 0))
         rows = weighed(matrix, None, "tf-idf", "public", "l2", idf)
         return sp.csr_array(rows.multiply(root[None, :])), root
 

@@ -208,10 +208,10 @@ class Noisy:
         return exact + deviation * rng.standard_normal(exact.shape)
 
 
-def _apart(one: Observables, other: Observables, sizes: Mapping[str, float]) -> float:
+def _apart(first: Observables, second: Observables, sizes: Mapping[str, float]) -> float:
     total = 0.0
     for name, deviation in sizes.items():
-        gap = float(np.linalg.norm(np.asarray(one[name], np.float64) - np.asarray(other[name], np.float64)))
+        gap = float(np.linalg.norm(np.asarray(first[name], np.float64) - np.asarray(second[name], np.float64)))
         if gap and not deviation:
             return math.inf
         total += (gap / deviation) ** 2 if gap else 0.0

@@ -78,11 +78,11 @@ class NoisyPower(GaussianBasis):
         return sum(sizes)
 
     def asked(
-        self, sums: Matrix, sizes: tuple[int, ...], unknown: int, known: sp.csr_array | None
+        self, sums: Matrix, sizes: tuple[int, ...], unknown: int, known_rows: sp.csr_array | None
     ) -> tuple[Matrix, Vector]:
         """Z^T of every iteration, and the deviation of the noise in its sum."""
         start = start_block(self.start_seed, sums.shape[-1], self.rank)
-        own = None if known is None else self.bounded(known)
+        own = None if known_rows is None else self.bounded(known_rows)
         blocks = [first_basis(self.start_seed, sums.shape[-1], self.rank)]
         for seen in sums[:-1]:
             share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T / self.divisor(sizes)

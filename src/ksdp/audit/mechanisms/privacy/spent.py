@@ -120,9 +120,9 @@ _DECIMALS = 12
 """Decimals of a bound: beyond them the normal law and its inverse do not cancel."""
 
 
-def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known: int) -> Promise | None:
+def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known_parties: int) -> Promise | None:
     """Return the bound that a mechanism's noise proves in a run of these sizes; None if it proves none."""
-    if not isinstance(mechanism, GaussianReleases) or mechanism.holds_against < known:
+    if not isinstance(mechanism, GaussianReleases) or mechanism.holds_against < known_parties:
         return None
 
     def bound(*entering: int) -> float | None:

@@ -18,14 +18,14 @@ from ksdp.audit.statistics.linear.operator import FactoredContributions, Scales,
 
 @njit(cache=True, nogil=True)
 def go_round(
-    csr: Any, about: Any, pairs: Any, left: Any, parts: Any, bounds: Any, resting: Any, found: Any
+    csr: Any, about: Any, pairs: Any, residual: Any, parts: Any, bounds: Any, resting: Any, minimisers: Any
 ) -> None:
-    """Once through the documents: found[i] = parts[i] + <a_i, left> / |a_i|^2."""
+    """Once through the documents: minimisers[i] = parts[i] + <a_i, residual> / |a_i|^2."""
     (indptr, indices, data), (weights, scalars, sizes) = csr, about
-    (starts, places, values), (panel, single, across) = pairs, left
+    (starts, places, values), (panel, single, across) = pairs, residual
     sums = np.zeros(panel.shape[1], panel.dtype)
     for i in range(len(parts)):
-        found[i] = 0.0
+        minimisers[i] = 0.0
         if not sizes[i] > 0.0 or (len(resting) and resting[i]):
             continue
         row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
@@ -46,10 +46,10 @@ def go_round(
             total += weights[i, r] * sums[r]
         for s in range(len(single)):
             total += scalars[i, s] * single[s]
-        found[i] = parts[i] + total / sizes[i]
+        minimisers[i] = parts[i] + total / sizes[i]
         if not bounds.shape[1]:
             continue
-        new = min(max(found[i], bounds[0, i]), bounds[1, i])
+        new = min(max(minimisers[i], bounds[0, i]), bounds[1, i])
         step = new - parts[i]
         if step == 0.0:
             continue
@@ -182,23 +182,23 @@ def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _
 
 
 def _settles(
-    scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, settled: Sequence[float], between: int = 0
+    scaled: _Scaled, residual: _Left, parts: Floats, bounds: Floats, settled: Sequence[float], between: int = 0
 ) -> bool:
     """Go around as often as there are marks, until a round changes no more than its mark; whether one did."""
     for mark in settled:
         before = parts.copy()
-        _gone_through(scaled, left, parts, bounds)
+        _gone_through(scaled, residual, parts, bounds)
         if np.square(parts - before).sum() <= mark**2 * np.square(parts).sum():
             return True
         resting = (parts == before) & ((parts == bounds[0]) | (parts == bounds[1]))
         for _ in range(between):
-            _gone_through(scaled, left, parts, bounds, resting)
+            _gone_through(scaled, residual, parts, bounds, resting)
     return False
 
 
-def between(found: Floats) -> Floats:
+def between(scores: Floats) -> Floats:
     """The same order, between -1 and 1."""
-    return np.asarray(found / (1.0 + np.abs(found)))
+    return np.asarray(scores / (1.0 + np.abs(scores)))
 
 
 def _scaled(made: FactoredContributions, scales: Scales) -> _Scaled:
@@ -231,7 +231,7 @@ def _lists(taken: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], NDArray[np.int
 
 def _gone_through(
     scaled: _Scaled,
-    left: _Left,
+    residual: _Left,
     parts: Floats,
     bounds: Floats | None = None,
     resting: NDArray[np.bool_] | None = None,
@@ -239,7 +239,8 @@ def _gone_through(
     weights = np.empty(len(parts))
     bounds = np.zeros((2, 0)) if bounds is None else bounds
     resting = np.zeros(0, np.bool_) if resting is None else resting
-    about, rest = (scaled.weights, scaled.scalars, scaled.sizes), (left.panel, left.single, left.across)
+    about = scaled.weights, scaled.scalars, scaled.sizes
+    rest = residual.panel, residual.single, residual.across
     go_round(scaled.csr, about, scaled.pairs, rest, parts, bounds, resting, weights)
     return weights
 

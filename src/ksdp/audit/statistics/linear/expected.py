@@ -144,10 +144,10 @@ class Expected:
         """V_0, shape (k, d)."""
         return self.additions.basis
 
-    def sums(self, found: Floats) -> Floats:
+    def sums(self, run_basis: Floats) -> Floats:
         """Return what the documents of a run added to (M v_t) outside of V_0, to first order; shape (k, d)."""
         basis = self.basis
-        common = found @ basis.T
+        common = run_basis @ basis.T
         turn = np.linalg.pinv(common, rcond=1e-8)
         within = turn @ common
         beyond, turned_beyond, weights = self._beyond
@@ -155,7 +155,7 @@ class Expected:
         # Some columns at a time: they stay in the first caches, and products so small are not copied before.
         parts = [slice(start, start + _COLUMNS) for start in range(0, basis.shape[1], _COLUMNS)]
         for part in parts:
-            here = turn @ found[:, part]
+            here = turn @ run_basis[:, part]
             here -= within @ basis[:, part]
             outside[:, part] = here
             along += here.astype(np.float32) @ turned_beyond[part]
@@ -236,10 +236,10 @@ class ExpectedTopics:
         """T_0, shape (k, d)."""
         return self.additions.basis
 
-    def sums(self, found: Floats) -> Floats:
-        """How far the terms of everybody are from those at T_0, where the run's T is `found`; shape (k, d)."""
-        residual = _total(self.some, found) - self._at_expected
-        residual[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
+    def sums(self, run_topics: Floats) -> Floats:
+        """How far the terms of everybody are from those at T_0, with T `run_topics` in the run; shape (k, d)."""
+        residual = _total(self.some, run_topics) - self._at_expected
+        residual[(run_topics <= 0.0) & (self.topics <= 0.0)] = 0.0
         return residual
 
     @cached_property
@@ -320,14 +320,14 @@ class StationaryContributions(EntryContributions):
 
 
 @njit(cache=True, nogil=True)
-def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, found: Any) -> None:
+def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, entries: Any) -> None:
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             residual = data[p]
             for t in range(weights.shape[1]):
                 residual -= weights[i, t] * topics[indices[p], t]
             for t in range(weights.shape[1]):
-                found[p, t] = weights[i, t] * residual if topics[indices[p], t] > 0.0 else 0.0
+                entries[p, t] = weights[i, t] * residual if topics[indices[p], t] > 0.0 else 0.0
 
 
 def are_rated(documents: Documents) -> bool:
@@ -458,11 +458,11 @@ def _expected_products(documents: Documents, picture: Expected | ExpectedTopics)
 
 
 def _matched(
-    observables: Observables, documents: Documents, found: Floats, picture: Expected | ExpectedTopics
+    observables: Observables, documents: Documents, run_factor: Floats, picture: Expected | ExpectedTopics
 ) -> tuple[Floats, Floats, Floats]:
     """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
     additions, name = picture.additions, "V" if isinstance(picture, Expected) else "T"
-    rows = observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found)))
+    rows = observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(run_factor)))
     key = ("matched", picture)
     beside = partial(products_beside, observables, documents, name, key, rows)
     filtered = observables.derive((*key, documents), beside)

@@ -147,15 +147,15 @@ class OfGroups(WrappedStatistic):
 
 
 def _direction(
-    terms: Callable[..., ContributionOperator], known: LinearSystem, pool: Pool
+    terms: Callable[..., ContributionOperator], system: LinearSystem, pool: Pool
 ) -> tuple[Floats, float] | None:
     assert pool.group is not None
     group, may = pool.group, np.ones(pool.drawn.shape[0], np.bool_)
     entries = terms(take_rows(pool.drawn, np.zeros(1, np.int64))).shape[1]
     if not groups_solved(int(group.max()) + 1, len(group), entries):
         return None
-    if known.possible is not None:
-        may &= known.possible(pool.drawn, lambda key, of: pool.derive(("may be in", key), lambda: of(pool.drawn)))
+    if system.possible is not None:
+        may &= system.possible(pool.drawn, lambda key, of: pool.derive(("may be in", key), lambda: of(pool.drawn)))
     out = np.bincount(group, ~may) > 0
     remaining = np.flatnonzero(~out)
     if len(remaining) < 2:
@@ -164,14 +164,14 @@ def _direction(
     rows = np.flatnonzero(~out[group])
     with one_thread():
         adds, lose = _added(terms, pool.drawn, rows, places[group[rows]], (len(remaining), entries))
-        sums = np.broadcast_to(np.asarray(known.sums, np.float64), entries)
-        beside = known.beside(pool)
+        sums = np.broadcast_to(np.asarray(system.sums, np.float64), entries)
+        beside = system.beside(pool)
         if beside is not None:
             sums = sums - terms(beside).rmatvec(np.ones(beside.shape[0]))
         share = min(pool.share * len(out) / len(remaining), LIKELIEST)
         shares = np.full(len(remaining), share)
         squares = np.square(adds).sum(axis=0)
-        noise = np.broadcast_to(np.asarray(known.noise, np.float64), entries) + known.shrink * squares
+        noise = np.broadcast_to(np.asarray(system.noise, np.float64), entries) + system.shrink * squares
         noise = noise + lost(share * lose) + LEAST * float(squares.mean())
         taken = _some(squares, len(remaining))
         units = 1.0 / np.sqrt(noise[taken])

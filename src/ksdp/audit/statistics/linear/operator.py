@@ -195,13 +195,13 @@ class FactoredContributions(ContributionOperator):
 
 
 @njit(cache=True, nogil=True)
-def _add_form(form: Any, crossed: Any, basis: Any, found: Any) -> None:
+def _add_form(form: Any, crossed: Any, basis: Any, values: Any) -> None:
     for u in range(basis.shape[0]):
-        for j in range(found.shape[0]):
-            found[j] -= 2.0 * crossed[j, u] * basis[u, j]
+        for j in range(values.shape[0]):
+            values[j] -= 2.0 * crossed[j, u] * basis[u, j]
         for v in range(basis.shape[0]):
-            for j in range(found.shape[0]):
-                found[j] += form[u, v] * basis[u, j] * basis[v, j]
+            for j in range(values.shape[0]):
+                values[j] += form[u, v] * basis[u, j] * basis[v, j]
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,12 +287,12 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
     for start in range(0, n, tile):
         end = min(start + tile, n)
         between, total = inner_products[start:end, :end].copy(), scalars[start:end] @ scalars[:end].T
-        left, together = np.empty_like(between), np.empty_like(between)
+        products, together = np.empty_like(between), np.empty_like(between)
         for mine, ours, theirs in parts:
-            np.matmul(ours[start:end], theirs[:end].T, out=left)
-            left += between
-            left *= np.matmul(mine[start:end], mine[:end].T, out=together)
-            total += left
+            np.matmul(ours[start:end], theirs[:end].T, out=products)
+            products += between
+            products *= np.matmul(mine[start:end], mine[:end].T, out=together)
+            total += products
         inner_products[start:end, :end], inner_products[:end, start:end] = total, total.T
     return inner_products, np.maximum(squares, inner_products.diagonal())
 
@@ -375,11 +375,11 @@ class EntryContributions(ContributionOperator):
 
 
 @njit(cache=True, nogil=True)
-def _entries_along(indptr: Any, indices: Any, entered: Any, panel: Any, found: Any) -> None:
-    for i in range(found.size):
+def _entries_along(indptr: Any, indices: Any, entered: Any, panel: Any, values: Any) -> None:
+    for i in range(values.size):
         for p in range(indptr[i], indptr[i + 1]):
             for r in range(panel.shape[1]):
-                found[i] += entered[p, r] * panel[indices[p], r]
+                values[i] += entered[p, r] * panel[indices[p], r]
 
 
 @njit(cache=True, nogil=True)
@@ -417,8 +417,8 @@ class RatingContributions(EntryContributions):
 
 
 @njit(cache=True, nogil=True)
-def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delta: float, found: Any) -> None:
-    rank, steps = topics.shape[1], found.shape[1] // 2
+def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delta: float, entries: Any) -> None:
+    rank, steps = topics.shape[1], entries.shape[1] // 2
     path = np.empty(steps)
     for i in range(len(indptr) - 1):
         start, end = indptr[i], indptr[i + 1]
@@ -435,6 +435,6 @@ def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delt
             own = above / below if above > 0.0 and below > 0.0 else 0.0
             path[step] = own
             for p in range(columns.size):
-                found[start + p, step] = own * residual[p]
-                found[start + p, steps + step] = own * own
+                entries[start + p, step] = own * residual[p]
+                entries[start + p, steps + step] = own * own
                 residual[p] -= own * after[columns[p]]

@@ -76,10 +76,10 @@ def _database(pool: Pool, parts: tuple[sp.csr_array, ...]) -> Database:
     return Database(parts, frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]())
 
 
-def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
+def _of_filter(statistic: _Filter, seen: Observables, pool: Pool) -> int:
     """Numbers of its equations whose noise is little; 0 where all are solved for, or hold as they are."""
     with one_thread():
-        model = one.linear_model(seen, pool)
+        model = statistic.linear_model(seen, pool)
         if model is None or model[1].exact or not np.all(model[1].noise):
             return 0
         terms, system = model

@@ -67,13 +67,13 @@ class _Solved(ABC):
 
     def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """The equations, with the variance of what they miss where they hold about."""
-        found = self.equations(observables, pool)
-        if found is None or not found[1].about or pool.mechanism is None:
-            return found
-        terms, known = found
-        key = (self.name, "what the equations miss", np.size(known.sums))
+        model = self.equations(observables, pool)
+        if model is None or not model[1].about or pool.mechanism is None:
+            return model
+        terms, system = model
+        key = (self.name, "what the equations miss", np.size(system.sums))
         missed = pool.derive(key, lambda: self._missed(observables, pool))
-        return None if missed is None else (terms, replace(known, noise=np.maximum(known.noise, missed)))
+        return None if missed is None else (terms, replace(system, noise=np.maximum(system.noise, missed)))
 
     def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
         """Whether equations that miss so much of what all documents add are solved."""
@@ -92,15 +92,15 @@ class _Solved(ABC):
             except KsdpError:  # too few documents for its rank, say
                 return None
             shown = [name for name in observables if name in ran]
-            found = self.equations(
+            model = self.equations(
                 Observables({n: np.asarray(ran[n], kept).astype(float) for n in shown}), everybody
             )
-            if found is None:
+            if model is None:
                 return None
-            terms, known = found
+            terms, system = model
             rows = sp.csr_array(sp.vstack(taken, format="csr"))
             made = cast(FactoredContributions | RatingContributions, terms(rows))
-            wide, single = made.split(np.square(known.sums - made.rmatvec(np.ones(rows.shape[0]))))
+            wide, single = made.split(np.square(system.sums - made.rmatvec(np.ones(rows.shape[0]))))
             mean = wide.mean(axis=1, keepdims=True)
             squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
         noise = np.mean(squares, axis=0)
@@ -109,10 +109,10 @@ class _Solved(ABC):
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there is no system."""
-        found = self.linear_model(observables, documents.source_pool)
-        if found is None:
+        model = self.linear_model(observables, documents.source_pool)
+        if model is None:
             return np.zeros(len(documents))
-        return membership_scores(self.name, observables, documents, *found)
+        return membership_scores(self.name, observables, documents, *model)
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,12 @@ class LinearSums(_Solved):
                 return RatingContributions(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
             return sweep_numbers(rows, topics[: done + 1], gamma, delta)
 
-        whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
+        numbers = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         noise: Floats | float = 0.0
         if not exact:
             noise = _added(pool, {"round_sums": sums[:done], "round_weights": weights[:done]})
         elif rated:
-            noise = lost(whole)
+            noise = lost(numbers)
         possible: Feasibility | None = None
         if exact:
             first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
@@ -163,10 +163,10 @@ class LinearSums(_Solved):
                 possible = FirstRatingsFeasible(first, total, weights[0, 0], gamma, delta)
             else:
                 possible = FirstSumFeasible(first, total, gamma, delta, "start" not in observables)
-        known = LinearSystem(
-            whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible, about=not exact
+        system = LinearSystem(
+            numbers, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible, about=not exact
         )
-        return terms, known
+        return terms, system
 
 
 @dataclass(frozen=True)
@@ -217,15 +217,15 @@ class LinearBlocks(_Solved):
         if sums is not None and not exact:
             heights["blocks"] = sums
             noise = _added(pool, {name: array for name, array in heights.items() if name != "lengths"})
-        whole = np.concatenate([array.ravel() for array in heights.values()])
+        numbers = np.concatenate([array.ravel() for array in heights.values()])
         possible = None
         if exact:  # nobody is in with entries only where all blocks, and the mean, are 0
             touched = np.asarray(blocks[1:].any(axis=(0, 1)) | (mean is not None and mean != 0.0))
             possible = None if touched.all() else WithinColumns(touched)
-        known = LinearSystem(
-            whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible, about=not exact
+        system = LinearSystem(
+            numbers, noise, exact=exact, lost=_lost(pool, blocks), possible=possible, about=not exact
         )
-        return terms, known
+        return terms, system
 
 
 def _even_enough(rows: sp.csr_array) -> bool:
@@ -332,16 +332,16 @@ class LinearReleases(_Solved):
             return added_variance(pool.mechanism, name, array)
 
         def made() -> tuple[Adds, LinearSystem]:
-            adds, known = equations(observables, pool, added)
-            noise = known.noise + LOST * float(np.square(known.sums).mean())
-            return adds, replace(known, noise=noise, about=own is not pool.mechanism)
+            adds, system = equations(observables, pool, added)
+            noise = system.noise + LOST * float(np.square(system.sums).mean())
+            return adds, replace(system, noise=noise, about=own is not pool.mechanism)
 
-        adds, known = observables.derive((self.name, "equations", pool), made)
+        adds, system = observables.derive((self.name, "equations", pool), made)
 
         def terms(rows: sp.csr_array) -> FactoredContributions:
             return adds(rows)
 
-        return terms, known
+        return terms, system
 
 
 def _with_equations(releases: Iterable[Release]) -> dict[str, Terms]:
@@ -405,8 +405,8 @@ class LinearBasis(_Solved):
             return _terms(rows, V, mean, sigma is not None)
 
         possible = _possible(V, mean, pool) if exact else None
-        known = LinearSystem(_sums(V, mean, sigma), exact=exact, about=not exact, possible=possible)
-        return terms, known
+        system = LinearSystem(_sums(V, mean, sigma), exact=exact, about=not exact, possible=possible)
+        return terms, system
 
     def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
         """Whether what the equations miss is small beside what documents add."""
@@ -472,9 +472,9 @@ two where what is there before it comes first."""
 def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
     """The filters of rounds among these, of the first round alone."""
     return tuple(
-        OfFirstRound(one)
-        for one in statistics
-        if isinstance(one, _Solved) and _FIRST_ROUND.get(one.name, {}).keys() & set(one.needs)
+        OfFirstRound(statistic)
+        for statistic in statistics
+        if isinstance(statistic, _Solved) and _FIRST_ROUND.get(statistic.name, {}).keys() & set(statistic.needs)
     )
 
 

@@ -116,12 +116,12 @@ def solve(run: RunSystem) -> Fitted | Direction:
             return chosen_way(run)(run)
         numbers = _numbers_of(made, columns)
         narrow = replace(run, made=made.within(columns), residual=run.residual[numbers], noise=run.noise[numbers])
-        found = chosen_way(narrow)(narrow)
-        if isinstance(found, Fitted):
-            return replace(found, columns=columns[found.columns])
-        whole = np.zeros(made.shape[1])
-        whole[numbers] = found.numbers
-        return replace(found, numbers=whole)
+        solution = chosen_way(narrow)(narrow)
+        if isinstance(solution, Fitted):
+            return replace(solution, columns=columns[solution.columns])
+        coefficients = np.zeros(made.shape[1])
+        coefficients[numbers] = solution.numbers
+        return replace(solution, numbers=coefficients)
 
 
 def _pairs(made: FactoredContributions) -> int:
@@ -190,10 +190,10 @@ def most_even_draw(run: RunSystem) -> Direction:
 
 def _direction(terms: Floats, run: RunSystem, noise: Floats, numbers: Ints) -> Direction:
     units = 1.0 / np.sqrt(noise)
-    found, offset = span_of(terms * units, 1.0).direction(run.residual[numbers] * units, run.shares)
-    whole = np.zeros(run.made.shape[1])
-    whole[numbers] = found * units
-    return Direction(whole, offset)
+    direction, offset = span_of(terms * units, 1.0).direction(run.residual[numbers] * units, run.shares)
+    coefficients = np.zeros(run.made.shape[1])
+    coefficients[numbers] = direction * units
+    return Direction(coefficients, offset)
 
 
 def with_least(terms: ContributionOperator, noise: Floats, lost: float = LOST) -> Floats:
@@ -212,8 +212,8 @@ def lost(sums: Floats) -> Floats:
 
 
 def _loss(made: FactoredContributions, scales: Floats, run: RunSystem) -> Callable[[Floats], float]:
-    whole = made.unreduced()
-    return lambda likely: run.lost * float(np.square(whole.rmatvec(likely) * scales).mean())
+    unreduced = made.unreduced()
+    return lambda likely: run.lost * float(np.square(unreduced.rmatvec(likely) * scales).mean())
 
 
 def _noise_of_exact(
@@ -235,8 +235,8 @@ def least_squares(run: RunSystem) -> Fitted | Direction:
     """Solve n normal equations (Golub and Van Loan, Matrix Computations: 5.3, 6.1; Woodbury: 2.1.4)."""
     if run.exact and isinstance(run.made, FactoredContributions):
         return _parts(run, run.made)
-    found = _woodbury(run.made, run.residual, with_least(run.made, run.hidden))
-    return by_steps(run) if found is None else _plain(run.made, found)
+    solution = _woodbury(run.made, run.residual, with_least(run.made, run.hidden))
+    return by_steps(run) if solution is None else _plain(run.made, solution)
 
 
 def _plain(made: ContributionOperator, numbers: Floats) -> Direction:
@@ -258,14 +258,14 @@ def _parts(run: RunSystem, made: FactoredContributions) -> Fitted | Direction:
     lost_here = _loss(made, factors, run)(shares)
     ridged = 1.0 + lost_here / run.varied / np.square(lengths)
     factor = raised_factor(gram, lambda times: ridged + rounding * times, check_finite=False)
-    found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
-    found = _shared(found, run.contents)
-    counts = _everybody(shares + found, shares, run.contents)
-    left = np.square((run.residual - made.rmatvec(counts - shares)) * factors).sum()
+    parts = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
+    parts = _shared(parts, run.contents)
+    counts = _everybody(shares + parts, shares, run.contents)
+    unexplained = np.square((run.residual - made.rmatvec(counts - shares)) * factors).sum()
     # Whoever was in may leave a tenth of what the least document adds, squared.
-    explained = left < 0.1 * sizes[adds].min(initial=np.inf) and 2.0 * counts.sum() > shares.sum()
+    explained = unexplained < 0.1 * sizes[adds].min(initial=np.inf) and 2.0 * counts.sum() > shares.sum()
     if explained or not few_to_write(*made.shape):
-        return with_parts(made, run.residual - made.rmatvec(found), found)
+        return with_parts(made, run.residual - made.rmatvec(parts), parts)
     noise = _noise_of_exact(made, factors, sizes[adds], run, lost_here)
     return _direction(made.written(), run, noise, np.arange(made.shape[1]))
 
@@ -298,8 +298,8 @@ def _woodbury(terms: ContributionOperator, residual: Floats, noise: Floats) -> F
         factor = cast(Any, scipy.linalg.cho_factor(gram, check_finite=False))
     except scipy.linalg.LinAlgError:
         return None
-    found = np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
-    return np.asarray((residual - terms.rmatvec(found)) / noise)
+    solution = np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+    return np.asarray((residual - terms.rmatvec(solution)) / noise)
 
 
 def _products(terms: ContributionOperator, noise: Floats) -> Floats | None:
@@ -350,5 +350,5 @@ def by_steps(run: RunSystem) -> Direction:
 
     covariance = LinearOperator((len(right), len(right)), matvec=times, dtype=np.float64)
     steps = int(np.clip(2**28 // max(made.work, 1), 12, 60))
-    found, _ = cg(covariance, right / length, rtol=1e-12, maxiter=steps)
-    return _plain(made, length * scale * found)
+    solution, _ = cg(covariance, right / length, rtol=1e-12, maxiter=steps)
+    return _plain(made, length * scale * solution)

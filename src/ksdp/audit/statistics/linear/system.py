@@ -174,8 +174,8 @@ def _rarest_entries(rows: sp.csr_array) -> NDArray[np.void]:
 
 
 @njit(cache=True, nogil=True)
-def _fit(indptr: Any, indices: Any, data: Any, first: Any, weights: Any, most: Any, found: Any) -> None:
-    for i in range(found.shape[0]):
+def _fit(indptr: Any, indices: Any, data: Any, first: Any, weights: Any, most: Any, feasible: Any) -> None:
+    for i in range(feasible.shape[0]):
         weight, fits = weights[i], True
         for k in range(first.shape[1]):
             if weight * first[i, k].entry > most[first[i, k].column]:
@@ -186,16 +186,16 @@ def _fit(indptr: Any, indices: Any, data: Any, first: Any, weights: Any, most: A
                 if weight * data[at] > most[indices[at]]:
                     fits = False
                     break
-        found[i] = fits
+        feasible[i] = fits
 
 
 @njit(cache=True, nogil=True)
-def _within(indptr: Any, indices: Any, data: Any, columns: Any, found: Any) -> None:
-    for i in range(found.shape[0]):
-        found[i] = True
+def _within(indptr: Any, indices: Any, data: Any, columns: Any, feasible: Any) -> None:
+    for i in range(feasible.shape[0]):
+        feasible[i] = True
         for at in range(indptr[i], indptr[i + 1]):
             if data[at] != 0.0 and not columns[indices[at]]:
-                found[i] = False
+                feasible[i] = False
                 break
 
 
@@ -280,23 +280,23 @@ def membership_scores(
     observables: Observables,
     documents: Documents,
     terms: Callable[[sp.csr_array], ContributionOperator],
-    known: LinearSystem,
+    system: LinearSystem,
 ) -> Floats:
     """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in."""
     pool = documents.source_pool
-    if known.alone:
+    if system.alone:
         pool = pool.derive("the victim's own", lambda: _alone(pool))
 
-    scores = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
+    scores = observables.derive((name, pool), lambda: _run_says(pool, terms, system))
     if isinstance(scores, Direction):
-        return _possibly(known, documents, lambda some: scores.of(terms(some)))
+        return _possibly(system, documents, lambda some: scores.of(terms(some)))
     key = ("place among those who may be in", pool)
-    places = documents.of_each(key, lambda whole: same_rows(whole.matrix, scores.rows))
+    places = documents.of_each(key, lambda parent: same_rows(parent.matrix, scores.rows))
     score = scores.score[places]
     unknown = places < 0
     if unknown.any():
         others = _possibly(
-            known, documents, lambda some: scores.fit.of(cast(FactoredContributions, terms(some))), unknown
+            system, documents, lambda some: scores.fit.of(cast(FactoredContributions, terms(some))), unknown
         )
         score[unknown] = others[unknown]
     return np.asarray(score)
@@ -312,23 +312,25 @@ class _Scores:
 
 
 def _run_says(
-    pool: Pool, terms: Callable[[sp.csr_array], ContributionOperator], known: LinearSystem
+    pool: Pool, terms: Callable[[sp.csr_array], ContributionOperator], system: LinearSystem
 ) -> _Scores | Direction:
     rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
-    fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
-    contents = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
+    fixed = system.beside(pool) if pool.fixed_share == 1.0 else None
+    contents = pool.derive("the same content", lambda: same_rows(rows, rows)) if system.exact else None
     unknown, may = rows, np.ones(rows.shape[0], np.bool_)
-    if known.possible is not None:
-        may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
+    if system.possible is not None:
+        may = system.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
         if (ruled_out := _left(rows, shares, may)) is not None:
             unknown, shares = ruled_out
             contents = None if contents is None else contents[may]
     made = terms(unknown)
-    sums, noise = (np.broadcast_to(np.asarray(of, np.float64), made.shape[1]) for of in (known.sums, known.noise))
+    sums, noise = (
+        np.broadcast_to(np.asarray(of, np.float64), made.shape[1]) for of in (system.sums, system.noise)
+    )
     if fixed is not None:
         sums = sums - terms(fixed).rmatvec(np.ones(fixed.shape[0]))
     residual = sums - made.rmatvec(shares)
-    scores = solve(RunSystem(made, residual, shares, noise, known.exact, known.lost, known.shrink, contents))
+    scores = solve(RunSystem(made, residual, shares, noise, system.exact, system.lost, system.shrink, contents))
     if isinstance(scores, Direction):
         return scores
     score = np.empty(rows.shape[0])
@@ -338,15 +340,15 @@ def _run_says(
 
 
 def _possibly(
-    known: LinearSystem,
+    system: LinearSystem,
     documents: Documents,
     say: Callable[[sp.csr_array], Floats],
-    asked: NDArray[np.bool_] | None = None,
+    mask: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    if known.possible is None and asked is None:
+    if system.possible is None and mask is None:
         return say(documents.matrix)
-    may = _who_may(known.possible, documents)
-    places = np.flatnonzero(may if asked is None else may & asked)
+    may = _who_may(system.possible, documents)
+    places = np.flatnonzero(may if mask is None else may & mask)
     score = np.full(len(documents), RULED_OUT)
     score[places] = say(take_rows(documents.matrix, places))
     return score
@@ -359,7 +361,7 @@ def _who_may(possible: Feasibility | None, documents: Documents) -> NDArray[np.b
         return np.logical_and.reduceat(_who_may(possible, documents.rows), documents.starts[:-1])
     if possible is None:
         return np.ones(len(documents), np.bool_)
-    return possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
+    return possible(documents.matrix, lambda key, of: documents.of_each(key, lambda parent: of(parent.matrix)))
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:
