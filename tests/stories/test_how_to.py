@@ -178,7 +178,7 @@ def test_estimators() -> None:
 
 
 def test_upkeep(desk: Desk) -> None:
-    copied, pruned = shell("upkeep.md")
+    copied, _, pruned = shell("upkeep.md")
     desk.type("ksdp audit mail.toml")
     desk.type(copied)
     desk.type(pruned)
@@ -291,6 +291,11 @@ def test_protocol_run(desk: Desk) -> None:
     assert features[0] in (desk.folder / "cyd" / "protocol.toml").read_text(encoding="utf-8")
     results = {(desk.folder / name / "result" / "result.npz").read_bytes() for name in NAMES}
     assert len(results) == 1
+    desk.type(f"cd bob\n{shell('upkeep.md')[1]}")
+    assert (
+        next((desk.folder / "bob").glob("party-*/bob.ledger")).read_bytes()
+        == (desk.folder / "bob/bob.ledger").read_bytes()
+    )
 
 
 def test_pem(desk: Desk) -> None:
