@@ -129,7 +129,7 @@ def test_samples_have_the_numbers_that_pages_say() -> None:
     _, sensitive, clear, copies, undecided = rows[0]
     example = re.findall(r"^- (\d+) texts .*", said["what-a-verdict-means.md"], re.MULTILINE)
     assert example == [sensitive, clear, undecided]
-    assert f"There are so many copies of {copies} of them" in said["what-a-verdict-means.md"]
+    assert f"For {copies} of them, there are so many copies" in said["what-a-verdict-means.md"]
 
 
 def test_pictures_stand_by_themselves_and_their_page_says_their_numbers() -> None:

@@ -18,10 +18,10 @@ from ksdp.flows.runs import budget
 from ksdp.protocols.programs import protocol_file
 from ksdp.storage.reviews.decisions import Policy
 
-_PARTY = "protocol-run.md"
 FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
-    f"A protocol file ([a run among parties]({_PARTY}))": (
-        "`protocol = 1` and `learns` (`--invite` writes it) stand above all sections; `[mechanism]` has `opens`.",
+    "A protocol file ([what a run computes](run-reference.md#the-protocol-file))": (
+        "`protocol = 1` and `learns` stand above all sections. `learns` says what everybody learns and whom "
+        "one must trust; `ksdp agree --invite` writes it. `[mechanism]` has `opens`.",
         {
             "[features]": protocol_file.FeaturesSpec,
             "[precision]": protocol_file.PrecisionSpec,
@@ -30,7 +30,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
             "[[parties]], [server]": protocol_file.PartySpec,
         },
     ),
-    f"A budget ([what runs on a party's data give away together]({_PARTY}))": (
+    "A budget ([what runs cost together](protocol-run.md#what-runs-cost-together))": (
         "",
         {"[budget]": budget.PartyBudgetSpec},
     ),
@@ -128,7 +128,7 @@ def commands() -> str:
         "`ksdp --install-completion` completes commands in your shell. `export KSDP_STORE=~/ksdp-store` names the",
         "store once for all; every command takes `--store`.",
         "",
-        "| exit code | |",
+        "| exit code | of an audit; [`ksdp party` has its own](protocol-run.md#what---check-finds) |",
         "|---|---|",
         "| 0 | done, and every document is clear; or no verdict of `--fail-on` occurs |",
         "| 3 | some documents are sensitive |",

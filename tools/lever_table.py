@@ -55,31 +55,40 @@ HEAD = """# Which settings a run takes
 setting of your spec can also be part of the real run. You need a spec, and a mechanism that [parties
 run](protocol-run.md).*
 
-**You need this page only before a run among parties.** An audit on your own machine takes more settings than a
-run does, because it has all documents in one place. If your spec has a setting that only an audit takes, the
-run refuses to start and says why. Look up your settings in the first column.
+**You need this page only before a run among parties.** An audit runs on one machine and sees all of your
+documents, so it can use settings that need them all. In a run no party sees them all, so some settings are
+refused. The run then does not start, and says why. **Look up only the settings that stand in your spec.** A spec
+for a table often has none of them, and then every setting of yours is taken.
 
 The settings here are those that trade gain for leak, called [levers](glossary.md#what-makes-a-run-safer). [Keys
 of a spec](spec.md#corpuslevers) explains those of `[corpus]`, and [Mechanisms](mechanisms.md) lists the
 mechanisms. All other parameters of a mechanism are in the protocol file, and mean the same in an audit and in a
-run.
+run. There is one exception: a run with noise needs `sampler = "discrete"`, and `ksdp plan` writes it.
 
+- `weighting` and `idf` say how the numbers of a row are weighed, for example so that frequent terms count less.
+- `levers` change rows before they are used: `terms` and `most_frequent` keep some columns only, with `reference` a
+  public file that says how frequent each term is. `units` gives each column a public centre and scale. `basis` and
+  `directions` replace columns by fewer. `clip` shortens long rows. `drawn` is a [secret
+  draw](noise-and-draw.md#a-secret-draw).
 - `opens` says what is published: the sums of every round, or the final output alone.
-- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, entries of the table that
-  are missing are not taken for zero. `start` says where the topics start. `beta` and `delta` are weights that
-  keep topics and documents small.
+- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, an entry that is
+  missing from the table counts as unknown, not as zero. `start` says where the topics start. `beta` and `delta`
+  are weights that keep topics and documents small; this `delta` is not the one that stands beside epsilon.
+- `noisy` adds noise to another mechanism, which is PD-SVD in this table. Around another mechanism it accepts
+  whatever that mechanism accepts.
 - `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
+
+A dash means: no mechanism. A mechanism that neither cell names does not take the setting at all, such as
+`counted-svd` with `opens = "final"`.
 
 | setting | an audit takes it, and a run too | only an audit takes it |
 |---|---|---|
 """
 TAIL = """
-- `idf = "global"` counts in how many rows of the file a term occurs. In a run, and when one party audits for
-  itself, that file is the party's own.
+- With `idf = "global"`, a term counts less if it occurs in many rows of the file. In a run, and when one party
+  audits for itself, that file is the party's own.
 - With `solver = "limit"`, PD-SVD, `sigma-svd` and PD-PCA can be audited, or run with `opens = "final"`. A run
   that publishes every round needs `solver = "power"`.
-- `noisy` adds noise to another mechanism, which is PD-SVD in this table. Around another mechanism it accepts
-  whatever that mechanism accepts.
 - PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
 
 **Parties must turn documents into rows in the same way.** They check this before a run by comparing the hash

@@ -54,6 +54,7 @@ PAGES = {
         "api.md",
         "mechanisms.md",
         "statistics.md",
+        "run-reference.md",
         "audit-and-run.md",
         "glossary.md",
     ),
@@ -80,7 +81,14 @@ READERS = {
     "a privacy officer": ("what-a-verdict-means.md", "reviewing.md", "screening.md", "why-everything-leaks.md"),
     "an auditor": ("results.md", "attacks.md", "verdicts-for-statisticians.md"),
     "a researcher": ("notebook.md", "python.md", "estimators.md"),
-    "a party of a run": ("three-organisations.md", "protocol-run.md", "noise-and-draw.md"),
+    "a party of a run": (
+        "installing.md",
+        "three-organisations.md",
+        "protocol-run.md",
+        "run-reference.md",
+        "noise-and-draw.md",
+        "audit-and-run.md",
+    ),
 }
 _FILES = "## Files of a store"
 EXAMPLES = {
@@ -289,7 +297,8 @@ def index() -> str:
         "ksdp measures, document by document, what a joint computation gives away, before it is run.",
         "",
         "New here? Read [what a verdict means](what-a-verdict-means.md) (five minutes), then type [your first",
-        "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read your pages:",
+        "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read your pages. A",
+        "party of a run may begin with its own row:",
         "",
         "| you are | read, in this order |",
         "|---|---|",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,7 +178,7 @@ def test_estimators() -> None:
 
 
 def test_upkeep(desk: Desk) -> None:
-    copied, pruned = shell("upkeep.md")
+    copied, _, pruned = shell("upkeep.md")
     desk.type("ksdp audit mail.toml")
     desk.type(copied)
     desk.type(pruned)
@@ -257,61 +259,43 @@ def prompts(block: str) -> dict[str, list[str]]:
 
 
 def test_protocol_run(desk: Desk) -> None:
-    joined, signed, checked, ran, budget = (prompts(block) for block in shell("protocol-run.md"))
-    at = {name: Desk(desk.folder / name, desk.environment) for name in NAMES}
-    table = pd.read_csv(desk.folder / "mail.csv")
-    for name, own in at.items():
-        own.folder.mkdir()
-        table[table.mailbox == name].to_csv(own.folder / "mail.csv", index=False)
-        spec = (desk.folder / "mail.toml").read_text().replace('party = "mailbox"\n', "")
-        spec = spec.replace("margin = 0.5", "margin = 0.85")
-        (own.folder / "mail.toml").write_text(spec)
-        own.type(f"ksdp keys {name}")
+    (spec, *_), ports = fences("protocol-run.md", "toml"), dict(zip(NAMES, free_ports(3), strict=True))
+    columns, rng = tomllib.loads(spec)["corpus"]["columns"], np.random.default_rng(2)
+    for name in NAMES:
+        (desk.folder / name).mkdir()
+        table = pd.DataFrame(rng.uniform(1, 9, (300, len(columns))), columns=columns)
+        table.to_csv(desk.folder / name / "patients.csv", index_label="patient")
+        (desk.folder / name / "patients.toml").write_text(spec)
 
-    def send(giver: str, *takers: str, name: str = "protocol.toml") -> None:
-        for taker in takers:
-            shutil.copy(at[giver].folder / "protocol.toml", at[taker].folder / name)
-            shutil.copy(at[giver].folder / f"{giver}.pub", at[taker].folder)
+    def as_typed_by(name: str, who: str, command: str) -> str:
+        address = re.sub(r"ksdp\.\w+\.example:7001", f"127.0.0.1:{ports[name]}", command)
+        return f"cd {name}\n" + re.sub(rf"\b{who}\b", name, address)
 
-    def as_others(command: str) -> Iterator[str]:
-        return (command.replace("bob", name) for name in ("bob", "cyd"))
-
-    mechanism = 'protocol = 1\n[mechanism]\nname = "pd-svd"\nrank = 2\nopens = "final"\n'
-    (at["ada"].folder / "protocol.toml").write_text(mechanism)
-    at["ada"].type("ksdp plan mail.toml --columns columns.txt >> protocol.toml")
-    ports = iter(free_ports(3))
-
-    def here(command: str) -> str:
-        return re.sub(r"ksdp\.\w+\.example:7001", f"127.0.0.1:{next(ports)}", command)
-
-    at["ada"].type(here(joined["ada"][0]))
-    send("ada", "bob", "cyd")
-    for name, command in zip(("bob", "cyd"), as_others(joined["bob"][0]), strict=True):
-        at[name].type(here(command))
-        send(name, "ada", name=f"{name}.toml")
-    at["ada"].type(joined["ada"][1])
-    fingerprint = re.search(r"\b(?:[0-9a-f]{4}-){9}[0-9a-f]{4}\b", at["ada"].type(signed["ada"][0]))
-    assert fingerprint is not None
-    send("ada", "bob", "cyd")
-    for name, command in zip(("bob", "cyd"), as_others(signed["bob"][0]), strict=True):
-        at[name].type(command.replace("--accept", f"--accept --fingerprint {fingerprint[0]}"))
-        send(name, "ada", name=f"{name}.toml")
-    assert "signed by all" in at["ada"].type(signed["ada"][1])
-    send("ada", "bob", "cyd")
-
-    screen = shell("screening.md")[0]
-    for name, own in at.items():
-        assert "signed:" in own.type(screen.replace("ada.key", f"{name}.key").strip())
-
-    def all_at_once(command: str, me: str) -> str:
-        others = [f"cd ../{name}\n{command.replace(me, name)}" for name in NAMES if name != me]
-        return at[me].type(command, *others)
-
-    assert "nothing stands in the way" in all_at_once(checked["bob"][0], "bob")
-    all_at_once(ran["ada"][0], "ada")
-    assert len({(own.folder / "result" / "result.npz").read_bytes() for own in at.values()}) == 1
-
-    assert "1 run promises nothing of a record" in at["bob"].type("\n".join(budget["bob"]))
+    said, fingerprint = "", ""
+    for who, command in re.findall(r"^(ada|bob)\$ (.*)$", "\n".join(shell("protocol-run.md")), re.MULTILINE):
+        by_all = re.match("ksdp (clear|party|budget) ", command)
+        names = NAMES if by_all else ("ada",) if who == "ada" else NAMES[1:]
+        command = command.replace("--accept", f"--accept --fingerprint {fingerprint}")
+        said += desk.type(*(as_typed_by(name, who, command) for name in names))
+        fingerprint = "".join(re.findall(r"\b(?:[0-9a-f]{4}-){9}[0-9a-f]{4}\b", said)[-1:])
+        for giver, taker in itertools.permutations(NAMES, 2):
+            if giver in names and (desk.folder / giver / "protocol.toml").exists():
+                file = "protocol.toml" if giver == "ada" else f"protocol-{giver}.toml"
+                shutil.copy(desk.folder / giver / "protocol.toml", desk.folder / taker / file)
+                shutil.copy(desk.folder / giver / f"{giver}.pub", desk.folder / taker)
+    assert said.index("signed by all: ada, bob, cyd") < said.index("signed: 300 of 300 documents")
+    assert said.index("nothing stands in the way of a run") < said.index("written to result")
+    assert "no attack on them has an advantage above 0.500" in said
+    features = re.search(r"^hash = .*\ncount = 4\nrows = .*$", said, re.MULTILINE)
+    assert features is not None
+    assert features[0] in (desk.folder / "cyd" / "protocol.toml").read_text(encoding="utf-8")
+    results = {(desk.folder / name / "result" / "result.npz").read_bytes() for name in NAMES}
+    assert len(results) == 1
+    desk.type(f"cd bob\n{shell('upkeep.md')[1]}")
+    assert (
+        next((desk.folder / "bob").glob("party-*/bob.ledger")).read_bytes()
+        == (desk.folder / "bob/bob.ledger").read_bytes()
+    )
 
 
 def test_pem(desk: Desk) -> None:

@@ -36,8 +36,8 @@ OwnStoreOption = Annotated[
     Path | None,
     typer.Option(
         "--store",
-        help="Your store: what is excluded there stays out, and runs are recorded there. Default: KSDP_STORE or "
-        "ksdp-store. Without one, only exclusions known to the clearance count; the run says so.",
+        help="Your store: what is excluded there stays out, and runs are recorded there. Default: KSDP_STORE, or "
+        "ksdp-store if it exists. Without a store, only exclusions in the clearance count; the run says so.",
     ),
 ]
 

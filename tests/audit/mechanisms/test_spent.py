@@ -42,8 +42,8 @@ def test_epsilons_of_runs_compose_as_the_pld_accountant_says() -> None:
 
 def test_what_promises_nothing_of_a_record_is_counted_and_not_added() -> None:
     for mechanism, why in (
-        (made("pd-nmf"), "no noise"),
-        (made("sigma-svd", solver="power", iterations=3), "no noise"),
+        (made("pd-nmf"), "no promise"),
+        (made("sigma-svd", solver="power", iterations=3), "no promise"),
         (made("fedpower", epsilon=1.0), "does not hold as printed"),
     ):
         price = price_of(mechanism, (9, 9), 5)

@@ -130,7 +130,7 @@ def test_a_reader_sees_kinds_lengths_and_order_only() -> None:
     assert len(lengths) == 1, "lengths say nothing about the data"
 
 
-@pytest.mark.deviation("every run: mean other terms")
+@pytest.mark.deviation("every run: have another protocol file or version")
 @pytest.mark.parametrize(
     ("changed", "name"),
     [

@@ -111,7 +111,7 @@ def demo_words(demo: Demo) -> str:
             f"What makes this run safer: announce less. Of {before.sensitive} sensitive documents "
             f"{after.sensitive or 'none'} {'are' if after.sensitive > 1 else 'is'} left, "
             f"and {after.clear} of {final.documents} are proved clear "
-            '(`opens = "final"` in a protocol file: docs/protocol-run.md).'
+            '(`opens = "final"` in a protocol file: docs/run-reference.md).'
         )
     lines += [
         "These verdicts hold in runs of all docstrings. In a run of the clear ones alone, one may hide another no "

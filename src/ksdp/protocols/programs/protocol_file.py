@@ -19,11 +19,11 @@ class FeaturesSpec(Section, frozen=True):
     vocabulary: str | None = None
     """A file of one term a line, relative to the protocol file."""
     hash: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
-    """SHA-256 of the vocabulary file: terms, a line feed after each."""
+    """SHA-256 of the names of all columns (of texts: terms) in their order, a line feed after each."""
     count: Annotated[int, Whole(1)] | None = None
-    """How many terms the vocabulary holds; goes with `hash`."""
+    """How many columns there are; goes with `hash`."""
     rows: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
-    """How every party makes its rows: levers, weighting, lengths (`ksdp plan --columns`). None: not checked."""
+    """How all make rows: levers, weighting, lengths (`ksdp plan --columns`). Nobody checks it if left out."""
 
     @model_validator(mode="after")
     def _fits(self) -> FeaturesSpec:

@@ -83,7 +83,7 @@ def price_of(mechanism: Mechanism, sizes: Sequence[int], features: int) -> Price
     """Return the privacy loss of a record in one run among parties with so many records."""
     promise = guarantee_of(mechanism)
     if promise.kind != "(epsilon, delta)" or not isinstance(mechanism, GaussianReleases):
-        return Price(None, "no noise: what it gives away is measured, not promised")
+        return Price(None, "no promise: what it gives away is measured by its audit")
     if not promise.sound or mechanism.noise_factor < 1:
         return Price(None, "what is promised does not hold as printed")
     if not promise.unit.startswith((UNIT, _COMES_OR_GOES)):
