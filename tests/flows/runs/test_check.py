@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -221,6 +222,20 @@ def test_what_a_run_would_refuse_the_check_refuses(files: Files, case: str) -> N
         typed(*files.command(**plant(files)))
     while BLOCKERS:
         BLOCKERS.pop().close()
+
+
+@pytest.mark.parametrize(("package", "mechanism"), [("mpyc", "noisy"), ("opendp", "noisy"), ("mpyc", "pd-svd")])
+def test_a_package_that_only_the_run_needs_is_missed_before_anybody_is_greeted(
+    files: Files, monkeypatch: pytest.MonkeyPatch, package: str, mechanism: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    hidden = '\nreveal_sigma = false\nsolver = "power"'  # its norms are hidden: they are computed on shares
+    protocol = noisy(files) if mechanism == "noisy" else written(files, '"pd-nmf"', f'"pd-svd"{hidden}')
+    for changes in ({}, {"check": None, "out": files.folder / "out"}):
+        with pytest.raises(InputError, match=rf"this run needs {package}: pip install 'ksdp\[parties\]'"):
+            typed(*files.command(protocol=protocol, **changes))
+    assert not (files.folder / "out").exists()
+    typed(*files.command(), code=1)  # secure sums need neither: the others are not there
 
 
 def test_a_ledger_that_is_new_is_said_so(files: Files) -> None:
