@@ -53,9 +53,14 @@ def visible(text: str, *, lines: bool = False) -> str:
     )
 
 
-def plural(count: int, word: str) -> str:
-    """A number of things."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def plural(count: int, word: str, does: str = "") -> str:
+    """A number of things, and what they do.
+
+    >>> plural(1, "document", "wait"), plural(2, "document", "wait")
+    ('1 document waits', '2 documents wait')
+    """
+    counted = f"{count} {word}" if count == 1 else f"{count} {word}s"
+    return f"{counted} {does}{'s' * (count == 1)}" if does else counted
 
 
 class StaleDecision(InputError):

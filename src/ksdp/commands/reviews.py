@@ -204,7 +204,8 @@ def tell_chain(out: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(out))
     elif out["whole"]:
-        typer.echo(f"the review log is whole: {out['entries']} entries, the newest is {out['head']}")
+        many = "1 entry" if out["entries"] == 1 else f"{out['entries']} entries"
+        typer.echo(f"the review log is whole: {many}, the newest is {out['head']}")
         if out["torn"]:
             typer.echo(f"a last line of {out['torn']} bytes was cut short; it is no entry.", err=True)
         if not out["anchors"]:

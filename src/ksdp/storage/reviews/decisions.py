@@ -20,6 +20,7 @@ from ksdp.audit.reviewing import (
     check_proposal,
     fold,
     is_exclusion,
+    plural,
     same_person,
 )
 from ksdp.audit.reviewing import Decision as Decision
@@ -270,8 +271,8 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
     if groups:
         if corpus.group is None:
             raise InputError(
-                f"{len(groups)} groups of {source} are excluded by decision, and nothing says which document is "
-                "whose: set `corpus.group`."
+                f"decisions exclude {plural(len(groups), 'group')} of {source}, and nothing says which document "
+                "is whose: set `corpus.group`."
             )
         excluded = _with_group(corpus, groups)
     return excluded | {document: alone[document] for document in corpus.ids.tolist() if document in alone}

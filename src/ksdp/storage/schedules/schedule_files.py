@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 from ksdp.audit.errors import InputError, NotFound, SpecError, StoreError
+from ksdp.audit.reviewing import plural
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import Section, Spec, validated
 from ksdp.audit.verdicts.verdict import VERDICTS
@@ -170,7 +171,8 @@ class ScheduledRun(BaseModel):
         out, missed = self.documents.get("excluded", 0), ", ".join(self.appetite_missed or ())
         notes = (f"{out} excluded by decision" if out else "", f"appetite missed: {missed}" if missed else "")
         every = "; ".join(filter(None, (f"all: {counts}", *notes)))
-        return f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; {every}"
+        audited = plural(self.documents.get("audited", 0), "document")
+        return f"{audited}, {self.became_sensitive} became sensitive; {every}"
 
 
 def append_run(store: Store, name: str, run: ScheduledRun) -> None:
