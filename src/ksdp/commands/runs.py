@@ -430,13 +430,14 @@ def run(
                 typer.echo(line)
         raise typer.Exit(1 if failed else 0)
     trust = who_must_be_trusted(read.terms)
-    typer.echo(f"agreement  {read.terms.digest.hex()}\n{trust}", err=True)
+    agreed = {"agreement": read.terms.digest.hex(), "fingerprint": read.file.fingerprint}
+    typer.echo(f"agreement    {agreed['agreement']}  (of the terms below; not of addresses, timeouts)", err=True)
+    typer.echo(f"fingerprint  {agreed['fingerprint']}  (of every line of {protocol.name})\n{trust}", err=True)
     absent = wait_for_parties(
         read, wait, lambda name, here: typer.echo(f"{name} {'listens' if here else 'left'}", err=True)
     )
     if as_json:
-        agreed = {"agreement": read.terms.digest.hex(), "terms": read.terms.terms, "trust": trust}
-        typer.echo(json.dumps(agreed | {"absent": list(absent)}))
+        typer.echo(json.dumps(agreed | {"terms": read.terms.terms, "trust": trust, "absent": list(absent)}))
     else:
         typer.echo("\n".join(f"{name:26} {json.dumps(value)}" for name, value in read.terms.terms.items()))
         typer.echo(f"not there: {', '.join(absent) or 'nobody; all parties listen'}")

@@ -248,6 +248,15 @@ def test_a_ledger_that_is_new_is_said_so(files: Files) -> None:
         typed(*files.command())
 
 
+def test_what_is_compared_by_telephone_covers_addresses_by_its_fingerprint_alone(files: Files) -> None:
+    first, other = (
+        json.loads(typed("run", files.protocol(names=NAMES[:2], **changes), "--json").stdout)
+        for changes in ({}, {"bob_address": "127.0.0.1:7"})
+    )
+    assert first["agreement"] == other["agreement"]
+    assert first["fingerprint"] != other["fingerprint"]
+
+
 BLOCKERS: list[socket.socket] = []
 
 
