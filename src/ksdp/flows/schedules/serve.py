@@ -183,7 +183,7 @@ def next_level_words(store: Path, name: str) -> str:
     if small >= _SMALL * most or not rule.margin:
         return words
     rules = (rule.model_copy(update={"clear_level": level}) for level in (small, most))
-    now, then = (runs_for_margin(0.5, rule.margin, _MANY, COLUMNS, one) for one in rules)
+    now, then = (runs_for_margin(0.5, rule.margin, _MANY, COLUMNS, at_level) for at_level in rules)
     return f"{words}, which takes {now / then:.2g} times as many runs as the first (`design.with_runs`)"
 
 
