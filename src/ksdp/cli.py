@@ -252,8 +252,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
             raise
-        typer.secho(f"error: this needs {error.name}: pip install 'ksdp[{extra}]'.", err=True, fg="red")
-        code = 1
+        typer.secho(f"refused: this needs {error.name}: pip install 'ksdp[{extra}]'.", err=True, fg="red")
+        code = 2
     except typer.Abort:  # at a prompt: Ctrl-C elsewhere is no Abort
         typer.echo("\nstopped: a question was left without an answer; the same command asks again.", err=True)
         sys.exit(_INTERRUPTED)

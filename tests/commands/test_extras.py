@@ -22,7 +22,7 @@ def test_a_command_that_misses_one_names_it(
     monkeypatch.setattr(sys, "argv", ["ksdp", "serve", "--store", str(tmp_path)])
     with pytest.raises(SystemExit) as left:
         ksdp.cli.main()
-    assert left.value.code == 1
+    assert left.value.code == 2
     assert "pip install 'ksdp[schedules]'" in capsys.readouterr().err
 
 

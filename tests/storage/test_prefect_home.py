@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.storage.prefect_home import copy_template, keep_template, open_log, server_password, template_of
+from ksdp.storage.prefect_home import (
+    copy_template,
+    keep_template,
+    open_log,
+    server_address,
+    server_password,
+    sharing_address,
+    template_of,
+)
 
 
 @pytest.mark.parametrize("left", ["", "ksdp:", "ksdp:short", "\n"])
@@ -29,6 +37,18 @@ def test_the_log_is_for_its_owner_alone(tmp_path: Path) -> None:
         output.write(b"two\n")
     assert path.read_bytes() == b"one\ntwo\n"
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_the_address_of_a_server_that_was_killed_is_stale_and_one_that_ended_leaves_none(tmp_path: Path) -> None:
+    def addresses() -> tuple[str | None, str | None]:
+        return server_address(tmp_path), server_address(tmp_path, stale=True)
+
+    assert addresses() == (None, None)
+    with sharing_address(tmp_path, "http://127.0.0.1:4200"):
+        assert addresses() == ("http://127.0.0.1:4200", None)
+    assert addresses() == (None, None)
+    (tmp_path / "serving").write_text("http://127.0.0.1:4200")  # nobody holds its lock
+    assert addresses() == (None, "http://127.0.0.1:4200")
 
 
 def made_at(path: Path, *more: str) -> None:

@@ -53,9 +53,14 @@ def visible(text: str, *, lines: bool = False) -> str:
     )
 
 
-def plural(count: int, word: str) -> str:
-    """A number of things."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def plural(count: int, word: str, does: str = "") -> str:
+    """A number of things, and what they do.
+
+    >>> plural(1, "document", "wait"), plural(2, "document", "wait")
+    ('1 document waits', '2 documents wait')
+    """
+    counted = f"{count} {word}" if count == 1 else f"{count} {word}s"
+    return f"{counted} {does}{'s' * (count == 1)}" if does else counted
 
 
 class StaleDecision(InputError):
@@ -94,9 +99,11 @@ class Decision(StrEnum):
     ASSIGN = "assign"
     """Somebody is to decide, perhaps until a day."""
     COMMENT = "comment"
+    POLICY = "policy"
+    """How decisions are made in this store is another from here on; the reason says how."""
 
 
-NOTES = (Decision.ASSIGN, Decision.COMMENT)
+NOTES = (Decision.ASSIGN, Decision.COMMENT, Decision.POLICY)
 """Entries that decide nothing, confirm nothing, and make no decision stale."""
 
 WITHOUT_AUDIT = (Decision.EXCLUDE, Decision.CONFIRM, Decision.WITHDRAW)
@@ -128,7 +135,7 @@ class Entry:
     source: str
     """Path of that corpus, as the spec has it."""
     unit: str
-    """`document` or `group`: what `document` names."""
+    """`document` or `group`: what `document` names; `store` for a policy."""
     document: str
     decision: Decision
     reason: str
@@ -314,7 +321,8 @@ def assignment(entries: Iterable[Entry], audits: Collection[str]) -> Entry | Non
     return assigned
 
 
-def _bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
+def check_bounded(name: str, text: str, longest: int, *, lines: bool) -> None:
+    """Refuse a text that is empty, too long, or not all seen."""
     if not text.strip():
         raise InputError(f"`{name}` must say something.")
     if len(text) > longest:
@@ -335,10 +343,10 @@ def _check_day(due: str) -> None:
 def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None:
     """Refuse what may not follow the present state."""
     if proposal.decision is not Decision.ASSIGN or proposal.reason.strip():
-        _bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
-    _bounded("reviewer", proposal.reviewer, LONGEST_NAME, lines=False)
+        check_bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
+    check_bounded("reviewer", proposal.reviewer, LONGEST_NAME, lines=False)
     if proposal.decision is Decision.ASSIGN:
-        _bounded("owner", proposal.owner, LONGEST_NAME, lines=False)
+        check_bounded("owner", proposal.owner, LONGEST_NAME, lines=False)
         _check_day(proposal.due)
     elif proposal.owner or proposal.due:
         raise InputError("an owner and a due date go with the decision `assign`, and with no other.")
@@ -350,6 +358,8 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
     if state.newest is not None and proposal.saw is not None and proposal.saw < state.version:
         raise StaleDecision(f"document {name!r}: {_told(state.newest)} is newer than what was seen.", state.newest)
     match proposal.decision:
+        case Decision.POLICY:
+            raise InputError("`policy` is about no document: `ksdp decide --policy` sets it.")
         case Decision.CONFIRM:
             if state.waiting is None:
                 why = "nothing waits" if four_eyes else "no second person is asked for, so nothing waits"

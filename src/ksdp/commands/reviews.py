@@ -96,8 +96,12 @@ def decide(
         from ksdp.storage.reviews.decisions import set_policy
         from ksdp.storage.store import Store
 
-        rules = set_policy(Store.open(store, create=False), policy).model_dump(mode="json")
-        typer.echo(f"policy {json.dumps(rules)}; four_eyes judges the entries of the log from now on.", err=True)
+        by = entry.who or getpass.getuser(), datetime.now(UTC)
+        rules, change = set_policy(Store.open(store, create=False), policy, *by)
+        if as_json:
+            typer.echo(json.dumps({"policy": rules.model_dump(mode="json"), "entries": [entry_row(change)]}))
+        else:
+            typer.echo(f"{entry_line(change)}\nall entries of the log are judged by this policy from now on")
         return
     if audit is None:
         raise InputError("an audit and at least one document must be named.")
@@ -204,7 +208,8 @@ def tell_chain(out: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(out))
     elif out["whole"]:
-        typer.echo(f"the review log is whole: {out['entries']} entries, the newest is {out['head']}")
+        many = "1 entry" if out["entries"] == 1 else f"{out['entries']} entries"
+        typer.echo(f"the review log is whole: {many}, the newest is {out['head']}")
         if out["torn"]:
             typer.echo(f"a last line of {out['torn']} bytes was cut short; it is no entry.", err=True)
         if not out["anchors"]:

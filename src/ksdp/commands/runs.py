@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.errors import ClearanceError, InputError, StoreError
 from ksdp.commands.options import JsonOption, MetricsOption, signing_key, with_options
 
 if TYPE_CHECKING:
@@ -318,14 +318,25 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
             identity=private,
             reviews=entering.store,
         )
+        for line in (entered.exclusions, *entered.excluded):
+            typer.echo(f"excluded  {line}", err=True)
+        written, limits = budget_files(me, entering.key)
+        count, drawn = len(entered.corpus), entered.drawn
+        guard = open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, drawn)
     except ClearanceError as error:
         mend = _MENDS.get(error.failed, "Audit and clear what is run: `ksdp clear SPEC`.")
-        raise ClearanceError(error.failed, f"{error} {mend}") from None
-    for line in (entered.exclusions, *entered.excluded):
-        typer.echo(f"excluded  {line}", err=True)
-    written, limits = budget_files(me, entering.key)
-    count, drawn = len(entered.corpus), entered.drawn
-    return entered, open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, drawn)
+        raise InputError(f"{error} {mend}") from error
+    except StoreError as error:  # damaged here: exit code 1 would blame another party
+        raise InputError(str(error)) from error
+    say_if_new(written)
+    return entered, guard
+
+
+def say_if_new(ledger: Path) -> None:
+    """Say of a ledger that does not exist yet that no earlier run counts."""
+    if not ledger.exists():
+        words = "no earlier run counts. If you took part before, restore it first."
+        typer.echo(f"ledger {ledger.name} is new: {words}", err=True)
 
 
 def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
@@ -419,13 +430,14 @@ def run(
                 typer.echo(line)
         raise typer.Exit(1 if failed else 0)
     trust = who_must_be_trusted(read.terms)
-    typer.echo(f"agreement  {read.terms.digest.hex()}\n{trust}", err=True)
+    agreed = {"agreement": read.terms.digest.hex(), "fingerprint": read.file.fingerprint}
+    typer.echo(f"agreement    {agreed['agreement']}  (of the terms below; not of addresses, timeouts)", err=True)
+    typer.echo(f"fingerprint  {agreed['fingerprint']}  (of every line of {protocol.name})\n{trust}", err=True)
     absent = wait_for_parties(
         read, wait, lambda name, here: typer.echo(f"{name} {'listens' if here else 'left'}", err=True)
     )
     if as_json:
-        agreed = {"agreement": read.terms.digest.hex(), "terms": read.terms.terms, "trust": trust}
-        typer.echo(json.dumps(agreed | {"absent": list(absent)}))
+        typer.echo(json.dumps(agreed | {"terms": read.terms.terms, "trust": trust, "absent": list(absent)}))
     else:
         typer.echo("\n".join(f"{name:26} {json.dumps(value)}" for name, value in read.terms.terms.items()))
         typer.echo(f"not there: {', '.join(absent) or 'nobody; all parties listen'}")

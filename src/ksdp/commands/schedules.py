@@ -75,7 +75,7 @@ def schedule(
 ) -> None:
     """Write a Prefect deployment that audits what has changed, on a calendar; the same name changes it."""
     read, _ = read_spec(spec)
-    from ksdp.flows.schedules.serve import add
+    from ksdp.flows.schedules.serve import add, next_level_words
     from ksdp.storage.schedules.schedule_files import check_schedulable, check_schedule
     from ksdp.storage.store import Store
 
@@ -99,7 +99,7 @@ def schedule(
         typer.echo(json.dumps(shown | asdict(calendar)))
         return
     typer.echo(f"deployment {deployment}: {calendar.cron} ({calendar.timezone})", err=True)
-    typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
+    typer.echo(f"{next_level_words(store, made.name)}\n`ksdp serve --store {store}` runs it.", err=True)
 
 
 class FailNowOn(StrEnum):
@@ -123,7 +123,7 @@ def run_schedule(
     as_json: JsonOption = False,
 ) -> None:
     """Run a schedule here and now, and wait for it. The exit code counts all its documents, audited now or not."""
-    from ksdp.flows.schedules.serve import run_now
+    from ksdp.flows.schedules.serve import next_level_words, run_now
     from ksdp.terminal import terminal
 
     with terminal():
@@ -134,6 +134,7 @@ def run_schedule(
         typer.echo(f"{run.outcome}: {run.reason or run.words}", err=True)
         if run.audit:
             typer.echo(f"audit   {run.audit}", err=True)
+        typer.echo(next_level_words(store, name), err=True)
     raise typer.Exit(_code(run, fail_on))
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import KsdpError
-from ksdp.flows.interruption import die_with_parent
+from ksdp.flows.interruption import current, die_with_parent
 from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
 from ksdp.tasks.local_workers import environment
 
@@ -129,13 +129,14 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
 
         yield Server((PREFECT_API_URL.value() or "of the run").removesuffix("/api"), None, None, None)
         return
-    named = os.environ.get("PREFECT_API_URL")
-    if named:
-        yield Server(named.removesuffix("/api"), None, None, None)
+    named = os.environ.get("PREFECT_API_URL", "").removesuffix("/api")
+    if stale := server_address(home, stale=True):
+        current().say(f"{home / 'serving'} names {stale}, where `ksdp serve` was killed: this address is ignored.")
+    if named and named != stale:
+        yield Server(named, None, None, None)
         return
     make_home(home)
-    password = server_password(home)
-    there = server_address(home)
+    password, there = server_password(home), server_address(home)
     if there is not None:
         with environment(_named(home, there, password)):
             yield Server(there, None, None, password)

@@ -20,7 +20,7 @@ from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, NotFound, Sto
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan, topped_up, wanted_factor
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status
+from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status, plural
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
@@ -267,8 +267,8 @@ def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:
     more = f"\n\nand {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
     names = "\n".join(f"- `{name.replace('`', ' ')}`" for name in waiting[:_SHOWN])
     return (
-        f"# Audit {audit} waits for decisions\n\n{len(waiting)} documents are sensitive, or wait for a second "
-        f"person, until {until.isoformat(timespec='minutes')}:\n\n{names}{more}\n\n"
+        f"# Audit {audit} waits for decisions\n\n{plural(len(waiting), 'document')} sensitive, or waiting for a "
+        f"second person, until {until.isoformat(timespec='minutes')}:\n\n{names}{more}\n\n"
         f'`ksdp decide {audit} DOCUMENT --decision exclude --reason "..." --who "..."`\n'
     )
 
@@ -284,7 +284,7 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
         newest, waiting = state = await asyncio.to_thread(undecided_documents, store, audit)
         if state != shown:
             if shown is None or not waiting or len(waiting) != len(shown[1]):
-                current().say(f"audit {newest}: {len(waiting)} documents wait for a decision")
+                current().say(f"audit {newest}: {plural(len(waiting), 'document', 'wait')} for a decision")
             markdown = _markdown(newest, waiting, until)
             await acreate_markdown_artifact(key=f"approval-{audit}", markdown=markdown, description="decisions")
             shown = state
@@ -292,7 +292,8 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
             return newest
         if time.monotonic() >= end:
             raise KsdpError(
-                f"{len(waiting)} documents of audit {newest} were not decided in time; the same command waits on."
+                f"{plural(len(waiting), 'document')} of audit {newest} got no decision in time; the same command "
+                "waits on."
             )
         await asyncio.sleep(patience.poll.total_seconds())
 

@@ -244,7 +244,8 @@ def verify_clearance(
         if but:
             cleared, wanted = cleared.without(but), wanted.without(but)
         if cleared != wanted:
-            raise ClearanceError(name, f"{path.name} is for another {name}: {_differs(cleared, wanted)}.")
+            since = "; the spec, or ksdp, is not what it was when it was signed" if name == "spec" else ""
+            raise ClearanceError(name, f"{path.name} is for another {name}: {_differs(cleared, wanted)}{since}.")
         checked.append(f"{name} (but for {', '.join(but)})" if but else name)
     if opened is not None:
         missing = clearance.coverage.missing(opened)

@@ -52,13 +52,17 @@ def sharing_address(home: Path, url: str) -> Iterator[None]:
     with lock(file):
         file.touch(mode=0o600)
         file.write_text(url, encoding="utf-8")
-        yield
+        try:
+            yield
+        finally:
+            file.write_text("", encoding="utf-8")
 
 
-def server_address(home: Path) -> str | None:
-    """Address of the server that `ksdp serve` runs on this home, if it does."""
+def server_address(home: Path, *, stale: bool = False) -> str | None:
+    """Address of the server that `ksdp serve` runs on this home; `stale`: that it ran until it was killed."""
     file = home / "serving"
-    return (read_stored(file).decode().strip() or None) if is_locked(file) else None
+    named = file.is_file() and is_locked(file) is not stale
+    return (read_stored(file).decode().strip() or None) if named else None
 
 
 def template_of(version: str) -> Path | None:

@@ -103,8 +103,10 @@ def test_the_statement_counts_and_does_not_praise() -> None:
     assert "2 documents are listed, and no audit proved anything of them." in accepted
     assert "exactly these" not in accepted
     alone = list_statement(
-        ListCounts(1, 0, 0, 0, 0, 0), **values, four_eyes=False, every_size=True, any_knowledge=True
+        ListCounts(1, 0, 0, 0, 0, 0), **values, four_eyes=False, every_size=True, any_knowledge=True, sums=False
     )
+    assert "exact sums" not in alone
+    assert "not differential privacy." in alone
     assert "other documents of the run" not in alone
     assert "Tests say" not in alone
     assert "fewer documents" not in alone

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import ClearanceError, KsdpError
+from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.prepare import open_spec
 from ksdp.flows.runs.party import Node, check_peers, enter_documents, run_party
@@ -136,8 +137,9 @@ def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: 
         assert "sizes" in verify(signed, now=NOW, against=open_spec(spec, base))["checked"]
         return
     said = f"8 documents enter, and the audited databases had {audited}"
+    with pytest.raises(InputError, match=said):
+        typed(*check)
     for refused in (
-        lambda: typed(*check),
         lambda: enter_documents(read_run(files.protocol()), spec_file, **entering),
         lambda: verify(signed, now=NOW, against=open_spec(spec, base)),
     ):
@@ -216,10 +218,43 @@ HERE: dict[str, tuple[Callable[[Files], dict[str, Any]], str]] = {
 @pytest.mark.parametrize("case", HERE)
 def test_what_a_run_would_refuse_the_check_refuses(files: Files, case: str) -> None:
     plant, said = HERE[case]
-    with pytest.raises(KsdpError, match=f"(?s){said}"):
+    with pytest.raises(InputError, match=f"(?s){said}"):
         typed(*files.command(**plant(files)))
     while BLOCKERS:
         BLOCKERS.pop().close()
+
+
+@pytest.mark.parametrize(("package", "mechanism"), [("mpyc", "noisy"), ("opendp", "noisy"), ("mpyc", "pd-svd")])
+def test_a_package_that_only_the_run_needs_is_missed_before_anybody_is_greeted(
+    files: Files, monkeypatch: pytest.MonkeyPatch, package: str, mechanism: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    hidden = '\nreveal_sigma = false\nsolver = "power"'  # its norms are hidden: they are computed on shares
+    protocol = noisy(files) if mechanism == "noisy" else written(files, '"pd-nmf"', f'"pd-svd"{hidden}')
+    for changes in ({}, {"check": None, "out": files.folder / "out"}):
+        with pytest.raises(InputError, match=rf"this run needs {package}: pip install 'ksdp\[parties\]'"):
+            typed(*files.command(protocol=protocol, **changes))
+    assert not (files.folder / "out").exists()
+    typed(*files.command(), code=1)  # secure sums need neither: the others are not there
+
+
+def test_a_ledger_that_is_new_is_said_so(files: Files) -> None:
+    new = "ledger ada.ledger is new: no earlier run counts. If you took part before, restore it first."
+    assert new in typed(*files.command(), code=1).stderr
+    (files.folder / "ada.ledger").touch()
+    assert "is new" not in typed(*files.command(), code=1).stderr
+    (files.folder / "ada.ledger").write_text("cut\n")
+    with pytest.raises(InputError, match="line 1 was changed or cut"):
+        typed(*files.command())
+
+
+def test_what_is_compared_by_telephone_covers_addresses_by_its_fingerprint_alone(files: Files) -> None:
+    first, other = (
+        json.loads(typed("run", files.protocol(names=NAMES[:2], **changes), "--json").stdout)
+        for changes in ({}, {"bob_address": "127.0.0.1:7"})
+    )
+    assert first["agreement"] == other["agreement"]
+    assert first["fingerprint"] != other["fingerprint"]
 
 
 BLOCKERS: list[socket.socket] = []

@@ -130,7 +130,9 @@ def test_a_changed_line_needs_new_signatures_and_is_named(draft: Path, old: str,
     draft.write_text(text.replace(old, new))
     for name in NAMES:
         assert f"{name} has signed other lines: {said}" in "; ".join(read_protocol_file(draft).faults())
-    assert said in ksdp(draft, "ada", "--uncleared", "--corpus", "x", "--out", "out", code=2), "no run before that"
+    refused = ksdp(draft, "ada", "--uncleared", "--corpus", "x", "--out", "out", code=2)
+    assert said in refused, "no run before that"
+    assert f"ksdp agree {draft.name} --me NAME --key NAME.key --accept" in refused
     ksdp(draft, "ada", "--invite")
     (bob, cyd) = read_protocol_file(draft).faults()
     assert (bob[:3], cyd[:3]) == ("bob", "cyd")

@@ -3,7 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.flows.schedules.serve import NewRuns, run_line
+from ksdp.audit.verdicts.online import open_budget
+from ksdp.flows.schedules.serve import NewRuns, next_level_words, run_line
 from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, check_schedule, write_schedule
 from ksdp.storage.store import Store
 
@@ -37,3 +38,22 @@ def test_only_runs_that_ended_since_the_last_look_are_told(tmp_path: Path) -> No
     append_run(store, "later", RUN)
     assert new.lines() == [run_line("later", RUN), run_line("nightly", RUN)]
     assert new.lines() == []
+
+
+def test_a_level_that_has_become_small_is_said_with_the_runs_that_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text('corpus.path = "x.csv"\nmechanism.name = "pd-svd"\n')
+    store = Store.open(tmp_path / "store")
+    values = {"name": "nightly", "spec": str(tmp_path / "spec.toml"), "created": NOW}
+    write_schedule(store, check_schedule(values))
+    assert next_level_words(store.root, "nightly") == "level   audit 1 will call documents clear at 0.022"
+    budget, said = open_budget("lord", 0.05), []
+    for _ in range(9):
+        budget = budget.spend(False)
+        append_run(store, "nightly", RUN.model_copy(update={"budget": budget.as_dict()}))
+        said.append(next_level_words(store.root, "nightly"))
+    assert said[0] == "level   audit 2 will call documents clear at 0.0072 (the first: 0.022)"
+    # Both levels as docs/scheduling.md has them; 797 and 1,151 runs bring them to the margin.
+    assert said[8] == (
+        "level   audit 10 will call documents clear at 0.00055 (the first: 0.022), which takes 1.4 times as many "
+        "runs as the first (`design.with_runs`)"
+    )

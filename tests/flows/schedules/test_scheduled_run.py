@@ -119,8 +119,8 @@ def test_the_first_run_audits_everything(site: Site) -> None:
     assert spec.decision.level == run.level == pytest.approx(0.0109, abs=1e-4)
     assert spec.design.documents is None
     assert sum(run.verdicts.values()) == 120
-    assert run.became_sensitive == run.verdicts["sensitive"] > 0
-    assert events_of(run) == ["ksdp.document.turned-sensitive"]
+    assert run.verdicts["sensitive"] > run.became_sensitive == 0, "there is nothing to compare with"
+    assert events_of(run) == []
     assert run.audit not in read_ledger(site.store).parts
 
 

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from ksdp.storage.reviews.decisions import (
     newest_audits,
     read_log,
     read_policy,
+    set_policy,
     states,
     write_policy,
 )
@@ -90,6 +92,32 @@ def test_a_stale_decision_is_refused_and_shows_the_newer_one(store: Store, audit
     with pytest.raises(StaleDecision):
         append(store, both, NOW)
     assert len(read_log(store)) == 1  # not even the one that was fresh
+
+
+def test_a_change_of_policy_is_an_entry_of_the_log_and_of_no_document(
+    store: Store, audited: Callable[..., str], tmp_path: Path
+) -> None:
+    audited()
+    say(store, "1", "accept")
+    roles = tmp_path / "roles.toml"
+    roles.write_text('four_eyes = true\ndecide = ["Ana"]\n')
+    policy, entry = set_policy(store, str(roles), "Ben", NOW)
+    assert read_policy(store) == policy == Policy(four_eyes=True, decide=("Ana",))
+    assert read_log(store)[1] == entry
+    assert (entry.number, entry.reviewer, entry.at, entry.decision) == (2, "Ben", NOW, "policy")
+    assert entry.reason == "two persons decide; may decide: Ana; may sign: every key"
+    assert document_state(store, "one", "1").waiting is not None  # nobody confirmed it
+    assert check_chain(store.root).whole
+    set_policy(store, "one-person", "Ben", NOW)
+    assert document_state(store, "one", "1").decision == "accept"
+    log_file(store.root).write_bytes(log_file(store.root).read_bytes().replace(b"two persons", b"one persons"))
+    assert check_chain(store.root).broken == 2
+
+
+def test_a_policy_is_decided_about_no_document(store: Store, audited: Callable[..., str]) -> None:
+    audited()
+    with pytest.raises(InputError, match="is about no document"):
+        say(store, "1", "policy")
 
 
 def test_two_people_where_the_store_asks_for_two(store: Store, audited: Callable[..., str]) -> None:
@@ -349,7 +377,7 @@ def test_a_person_is_excluded_before_any_audit_with_all_their_documents(
         "0": "ann",
         "2": "ann",
     }
-    with pytest.raises(InputError, match=r"1 groups of mail.parquet are excluded .*set `corpus.group`"):
+    with pytest.raises(InputError, match=r"exclude 1 group of mail.parquet, .*set `corpus.group`"):
         exclusions(store, corpus_of(), "mail.parquet")
     audited()
     store_corpus(corpus, store.corpus(read_summary(store.audit("one")).corpus))

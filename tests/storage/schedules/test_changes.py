@@ -98,9 +98,9 @@ def test_drift_is_against_the_audit_that_each_verdict_came_from(
 ) -> None:
     scheduled()
     names = {"a": "1", "b": "1", "c": "1"}
-    finding(store, "one", {"a": "clear", "b": "clear"}, {"a": 0.1, "b": 0.2})
-    one = standing_after(None, {"a": "1", "b": "1"}, store, "one")
-    assert measure_drift(None, one, store, "one").became_sensitive == 0
+    finding(store, "one", {"a": "clear", "b": "clear", "d": "sensitive"}, {"a": 0.1, "b": 0.2, "d": 0.9})
+    one = standing_after(None, {"a": "1", "b": "1", "d": "1"}, store, "one")
+    assert measure_drift(None, one, store, "one").became_sensitive == 0, "there is nothing to compare with"
     finding(store, "two", {"b": "sensitive", "c": "sensitive"}, {"b": 0.6, "c": 0.7})
     two = standing_after(one, names, store, "two")
     drift = measure_drift(one, two, store, "two")

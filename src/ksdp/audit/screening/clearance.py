@@ -400,8 +400,9 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
 
 _NOT_SAID = (
     "The clearance says nothing of other corpora, mechanisms or parameters, nor of repeated releases, and it is "
-    "not differential privacy. Where two parties open exact sums, each learns the other's input exactly."
+    "not differential privacy."
 )
+_SUMS = "Where two parties open exact sums, each learns the other's input exactly."
 _TWO_NAMES = (
     "Each exclusion and acceptance that the list follows stands in the log under two names. ksdp does not check "
     "that two people bear them."
@@ -437,8 +438,9 @@ def list_statement(
     four_eyes: bool,
     every_size: bool = False,
     any_knowledge: bool = False,
+    sums: bool = True,
 ) -> str:
-    """State what a clearance promises and what it does not."""
+    """State what a clearance promises and what it does not; `sums`: its run opens sums without noise."""
     listed = counts.proved + counts.accepted
     by_proof, by_tests = counts.every_attack, counts.proved - counts.every_attack
     start = "1 document is listed" if listed == 1 else f"{listed} documents are listed"
@@ -472,8 +474,9 @@ def list_statement(
     if out:
         picked = f", {counts.not_picked} not picked" if counts.not_picked else ""
         promises.append(
-            f"{out} documents are not listed: {counts.excluded} excluded by decision, {counts.left_open} left "
-            f"open{picked}, {counts.left_out} left out after an audit of the list."
+            f"{'1 document is' if out == 1 else f'{out} documents are'} not listed: {counts.excluded} excluded by "
+            f"decision, {counts.left_open} left open{picked}, {counts.left_out} left out after an audit of the "
+            "list."
         )
     else:
         promises.append("Every document of the audit is listed.")
@@ -485,7 +488,7 @@ def list_statement(
     if not every_size:
         promises.append("It says nothing of runs with fewer documents or parties.")
     promises += [
-        _NOT_SAID,
+        f"{_NOT_SAID} {_SUMS}" if sums else _NOT_SAID,
         "Features and their weights are those of the whole corpus, and that documents were left out is itself "
         "information about them.",
     ]

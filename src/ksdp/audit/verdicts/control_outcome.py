@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ksdp.audit.reviewing import plural
+
 
 @dataclass(frozen=True)
 class Controls:
@@ -34,5 +36,5 @@ class Controls:
         """The same, failed where documents were measured above what bounds every attack if `unless` holds."""
         if not documents or not self.valid:
             return self
-        reason = f"{documents} documents give more away than any attack could take if {unless}"
+        reason = f"{plural(documents, 'document', 'give')} more away than any attack could take if {unless}"
         return replace(self, reason=reason)

@@ -11,7 +11,7 @@ import typer
 
 from ksdp.audit.errors import InputError
 from ksdp.commands.options import JsonOption, signing_key, with_options
-from ksdp.commands.runs import CheckOption, check_node
+from ksdp.commands.runs import CheckOption, check_node, say_if_new
 
 if TYPE_CHECKING:
     from ksdp.extras.pem.records import OwnFunctions
@@ -144,6 +144,7 @@ def _between_hosts(
         records = hold_records(hosts, options.data, options.client, options.clients)
         written, limits = budget_files(name, key)
         guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, written, limits, utc_now)
+        say_if_new(written)
         typer.echo(f"{records.count} records of {len(records.clients)} clients enter", err=True)
     if check is not None:
         check_node(host, check, as_json=as_json)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
@@ -36,6 +36,7 @@ class PemHosts:
     spec: PemProtocol
     who: tuple[Participant, ...]
     terms: PemTerms
+    packages: ClassVar = ("dp_accounting", "opendp")
 
     @property
     def said(self) -> Mapping[str, Any]:

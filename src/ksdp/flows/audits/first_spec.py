@@ -43,7 +43,7 @@ _SPLITS, _MOST_PARTIES, _OF_A_PARTY = ("split", "fold", "set", "subset", "sample
 _GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
 _SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""
-_COLUMNS = 12
+COLUMNS = 12
 """Approximate number of columns of a default audit, for the number of runs."""
 _SHARE = 0.4
 _RANK = 2
@@ -313,5 +313,5 @@ def _unique(columns: Columns, name: str) -> bool:
 
 
 def _with_runs(documents: int, margin: float) -> int:
-    runs = runs_for_margin(_SHARE, margin, documents, _COLUMNS, DecisionSpec(margin=margin))
+    runs = runs_for_margin(_SHARE, margin, documents, COLUMNS, DecisionSpec(margin=margin))
     return 200 if runs is None else max(50, 10 * math.ceil(_MORE * runs * _SHARE / 10))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -154,6 +155,10 @@ class AgreedRun(Protocol):
     def said(self) -> Mapping[str, Any]:
         """Every term by its name."""
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Optional packages that it imports."""
+
     def address(self, name: str) -> Address:
         """Where one listens."""
 
@@ -182,7 +187,7 @@ class Node(Generic[AnyRun]):
     log: RunLog = field(default_factory=RunLog)
 
     def check(self) -> None:
-        """Refuse a name that is no node of the run, or a key that is another's."""
+        """Refuse a name that is no node of the run, another's key, and an installation that lacks a package."""
         identities = {node.name: node.identity for node in self.run.who}
         if self.name not in identities:
             raise InputError(f"`--me` must be one of {', '.join(identities)}; got {self.name!r}.")
@@ -191,6 +196,8 @@ class Node(Generic[AnyRun]):
             other = whose.get(self.identity.public_key().public_bytes_raw())
             hint = f"it is that of {other}: `--me {other}`?" if other else "`--key` where it is."
             raise InputError(f"the key is not the one that the protocol file names for {self.name}: {hint}")
+        if missing := [package for package in self.run.packages if find_spec(package) is None]:
+            raise InputError(f"this run needs {' and '.join(missing)}: pip install 'ksdp[parties]'.")
 
     def mesh(
         self,

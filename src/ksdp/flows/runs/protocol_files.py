@@ -25,7 +25,7 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.specs.models import Spec, validated
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.programs.programs import Precision, check_program, is_noisy
+from ksdp.protocols.programs.programs import Precision, check_program, is_noisy, packages_of
 from ksdp.protocols.programs.protocol_file import PartySpec, RunSpec, parse_draft, parse_run_spec
 from ksdp.protocols.programs.run_terms import RunTerms, who_must_be_trusted
 from ksdp.protocols.programs.share_terms import share_terms, uses_shares
@@ -240,7 +240,7 @@ def read_protocol_file(path: Path) -> ProtocolFile:
     except (TypeError, ValueError, AttributeError):
         raise SpecError(
             f"the signatures of {path.name} cannot be read: `[[signatures]]` stand last, one a party, as `ksdp "
-            "party` writes them."
+            "agree` writes them."
         ) from None
     return ProtocolFile(path, text, tables, signatures)
 
@@ -325,6 +325,11 @@ class Run:
     def said(self) -> Mapping[str, Any]:
         """Every term by its name."""
         return self.terms.terms
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Optional packages that it imports."""
+        return packages_of(self.terms.mechanism)
 
     @property
     def server(self) -> str:

@@ -34,7 +34,7 @@ from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import SAID_ALONE, Spec
-from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget
+from ksdp.audit.verdicts.online import LevelBudget, next_spec
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now
@@ -64,6 +64,7 @@ from ksdp.storage.schedules.schedule_files import (
     Schedule,
     ScheduledRun,
     append_run,
+    budget_of,
     check_schedulable,
     hold,
     note_failure,
@@ -130,7 +131,7 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     last = next((run for run in reversed(runs) if run.standing is not None), None)
     standing = None if last is None else read_standing(store, schedule.name, last.standing)
     basis, changes = spec_basis(spec, columns, appetite), compare(standing, digests)
-    budget = _budget(schedule, runs)
+    budget = budget_of(schedule, runs)
     moved = bool(changes.new or changes.changed or changes.removed)
     parties = spec.parties
     needs_all = any(option is not None for option in (parties.honest, parties.coalition, parties.me, appetite))
@@ -143,11 +144,6 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     file = None if last is None else last.standing
     out = exclusions(store, corpus, spec.corpus.path)
     return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, appetite, wanted, len(out))
-
-
-def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:
-    stored = next((run.budget for run in reversed(runs) if run.budget is not None), None)
-    return open_budget(schedule.budget, schedule.level) if stored is None else read_budget(stored)
 
 
 def _since_full(runs: list[ScheduledRun]) -> int:

@@ -18,14 +18,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
+from ksdp.audit.verdicts.online import open_budget
+from ksdp.audit.verdicts.power import runs_for_margin
+from ksdp.flows.audits.first_spec import COLUMNS
 from ksdp.flows.interruption import Clock, current, interrupts_stay_here, run_until_stopped, utc_now
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.prefect_server import Server, prefect_server, reached
 from ksdp.storage.locks import lock
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.schedules.schedule_files import (
     Schedule,
     ScheduledRun,
     add_schedule,
+    budget_of,
     read_runs,
     read_schedule,
     read_schedules,
@@ -159,6 +164,27 @@ def add(store: Store, schedule: Schedule, cron: str, timezone: str, attempts: Ma
         server.wait()
         with reached(server):
             return asyncio.run(write_deployment(store, made, calendar, attempts))
+
+
+_SMALL, _MANY = 1 / 4, 1000
+"""A share of the first audit's level, below which it is said what that takes; documents, which hardly count."""
+
+
+def next_level_words(store: Path, name: str) -> str:
+    """Say at which level the next audit of a schedule calls documents clear, and what a small one takes."""
+    opened = Store.open(store, create=False)
+    schedule = read_schedule(opened, name)
+    budget, first = budget_of(schedule, read_runs(opened, name)), open_budget(schedule.budget, schedule.level)
+    small, most = budget.next_clear_level, first.next_clear_level
+    words = f"level   audit {budget.number} will call documents clear at {small:.2g}"
+    if budget.number > 1:
+        words += f" (the first: {most:.2g})"
+    rule = read_spec_file(Path(schedule.spec))[0].decision_in_run
+    if small >= _SMALL * most or not rule.margin:
+        return words
+    rules = (rule.model_copy(update={"clear_level": level}) for level in (small, most))
+    now, then = (runs_for_margin(0.5, rule.margin, _MANY, COLUMNS, at_level) for at_level in rules)
+    return f"{words}, which takes {now / then:.2g} times as many runs as the first (`design.with_runs`)"
 
 
 def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:

@@ -23,7 +23,7 @@ from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
-from ksdp.audit.mechanisms.schema import opened
+from ksdp.audit.mechanisms.schema import exact_throughout, opened
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -31,7 +31,7 @@ from ksdp.audit.proofs import Bound, known_bounds
 from ksdp.audit.registry import lent
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import VERSION, Summary
-from ksdp.audit.reviewing import exclusion_row
+from ksdp.audit.reviewing import exclusion_row, plural
 from ksdp.audit.screening.clearance import (
     Attempt,
     AuditedSizes,
@@ -535,8 +535,8 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
     chosen = select(decided.words, decided.seen.states)
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
-            f"{len(chosen.waiting)} documents wait for a second person, {chosen.waiting[0]!r} among them; confirm "
-            "or withdraw, or leave them out."
+            f"{plural(len(chosen.waiting), 'document', 'wait')} for a second person, {chosen.waiting[0]!r} among "
+            "them; confirm or withdraw, or leave them out."
         )
     if not chosen.listed:
         raise InputError(
@@ -584,6 +584,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
             four_eyes=seen.policy.four_eyes,
             every_size=any(bound.every_size for bound in bounds),
             any_knowledge=any(bound.any_knowledge for bound in bounds),
+            sums=exact_throughout(plan.mechanism) and traits_of(plan.mechanism).opens != "final",
         ),
         evidence=evidence,
         reviewed=Reviewed(

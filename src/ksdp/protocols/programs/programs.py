@@ -52,6 +52,7 @@ from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.numeric.array_types import Floats, Matrix
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.programs.share_terms import check_final, needs_norms, opens_final, uses_shares
@@ -340,6 +341,13 @@ def extra_sums(mechanism: Mechanism) -> ExtraSums | None:
 def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:
     """Whether parties can run it and add noise."""
     return mechanism.name in PROGRAMS and isinstance(mechanism, GaussianReleases)
+
+
+def packages_of(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return the optional packages (extra `parties`) without which a party's side of a run ends midway."""
+    needs = {"mpyc": uses_shares(mechanism), "gmpy2": bool(program_of(mechanism).extra)}
+    needs |= dict.fromkeys(("dp_accounting", "opendp"), not exact_throughout(mechanism))
+    return tuple(package for package, needed in needs.items() if needed)
 
 
 def how_summed(mechanism: Mechanism) -> str:

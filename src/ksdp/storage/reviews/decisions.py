@@ -12,16 +12,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.reviewing import NOTES as NOTES
 from ksdp.audit.reviewing import (
+    LONGEST_NAME,
     WITHOUT_AUDIT,
     CorpusUnits,
     assignment,
+    check_bounded,
     check_proposal,
     fold,
     is_exclusion,
+    plural,
     same_person,
 )
+from ksdp.audit.reviewing import NOTES as NOTES
 from ksdp.audit.reviewing import Decision as Decision
 from ksdp.audit.reviewing import Entry as Entry
 from ksdp.audit.reviewing import Proposal as Proposal
@@ -57,6 +60,14 @@ class Policy(Section, frozen=True):
         """Whether somebody may decide."""
         return not self.decide or any(same_person(name, decider) for decider in self.decide)
 
+    @property
+    def words(self) -> str:
+        """All of it, for people."""
+        return (
+            f"{'two persons decide' if self.four_eyes else 'one person decides'}; may decide: "
+            f"{', '.join(self.decide) or 'everybody'}; may sign: {', '.join(self.sign) or 'every key'}"
+        )
+
 
 def read_policy(store: Store) -> Policy:
     """The policy of a store; the default where none was set."""
@@ -71,16 +82,23 @@ def write_policy(store: Store, policy: Policy) -> None:
     write_checked_json(store.root / "reviews" / "policy.json", policy.model_dump(mode="json"))
 
 
-def set_policy(store: Store, given: str) -> Policy:
-    """Set the policy from a TOML file, or how many must decide alone; the policy of the store from now on."""
+def set_policy(store: Store, given: str, who: str, now: datetime) -> tuple[Policy, Entry]:
+    """Set the policy from a TOML file, or how many must decide alone: it, and the log's entry of the change."""
+    check_bounded("who", who, LONGEST_NAME, lines=False)
     if Path(given).suffix == ".toml":
         policy = validated(Policy, read_toml(Path(given), "the policy"), "policy")
     elif given in ("four-eyes", "one-person"):
         policy = read_policy(store).model_copy(update={"four_eyes": given == "four-eyes"})
     else:
         raise InputError(f"`--policy` must be four-eyes, one-person or a file, FILE.toml; got {given!r}.")
-    write_policy(store, policy)
-    return policy
+    with locked(store.root) as path:
+        log = read_review_log(path)
+        number, previous, at = log.head.number, log.head.hash, now.astimezone(UTC)
+        about = ("", "", "", "store", "store", Decision.POLICY, policy.words)
+        entry = chained(Entry(number + 1, *about, who.strip(), at, number, previous, ""))
+        add_lines(path, log, [entry])
+        write_policy(store, policy)
+    return policy, entry
 
 
 def check_signer(store: Store, key: Ed25519PrivateKey) -> None:
@@ -270,8 +288,8 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
     if groups:
         if corpus.group is None:
             raise InputError(
-                f"{len(groups)} groups of {source} are excluded by decision, and nothing says which document is "
-                "whose: set `corpus.group`."
+                f"decisions exclude {plural(len(groups), 'group')} of {source}, and nothing says which document "
+                "is whose: set `corpus.group`."
             )
         excluded = _with_group(corpus, groups)
     return excluded | {document: alone[document] for document in corpus.ids.tolist() if document in alone}

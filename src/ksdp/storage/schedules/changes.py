@@ -203,7 +203,7 @@ class Drift:
     distances: pa.Table
     """`document`, `statistic`, `version`, `before`, `after`, `change`, `audit_before`, `audit`."""
     became_sensitive: int
-    """Documents that are sensitive and were not, or were not there."""
+    """Documents that are sensitive and were not, or were not there; none in a first audit."""
 
     @property
     def largest(self) -> float | None:
@@ -286,7 +286,7 @@ def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit:
     pairs = mine.join(old, "document", right_suffix="_before").rename_columns(
         ["document", "after", "before", "audit_before"]
     )
-    was = pc.fill_null(pc.equal(pairs["before"], "sensitive"), False)
+    was = pc.fill_null(pc.equal(pairs["before"], "sensitive"), before is None)
     became = pc.sum(pc.and_(pc.equal(pairs["after"], "sensitive"), pc.invert(was))).as_py() or 0
     comparable = pairs.filter(pc.is_valid(pairs["before"]))
     moved = comparable.filter(pc.not_equal(comparable["before"], comparable["after"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 from ksdp.audit.errors import InputError, NotFound, SpecError, StoreError
+from ksdp.audit.reviewing import plural
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import Section, Spec, validated
+from ksdp.audit.verdicts.online import LevelBudget, open_budget, read_budget
 from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.storage.codec import add_to_chain, read_chain, read_object, write_checked_json
 from ksdp.storage.files import read_stored
@@ -170,7 +172,8 @@ class ScheduledRun(BaseModel):
         out, missed = self.documents.get("excluded", 0), ", ".join(self.appetite_missed or ())
         notes = (f"{out} excluded by decision" if out else "", f"appetite missed: {missed}" if missed else "")
         every = "; ".join(filter(None, (f"all: {counts}", *notes)))
-        return f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; {every}"
+        audited = plural(self.documents.get("audited", 0), "document")
+        return f"{audited}, {self.became_sensitive} became sensitive; {every}"
 
 
 def append_run(store: Store, name: str, run: ScheduledRun) -> None:
@@ -207,3 +210,9 @@ def read_runs(store: Store, name: str) -> list[ScheduledRun]:
             "known: restore the file from a backup, or schedule it under another name."
         )
     return [ScheduledRun.model_validate(line) for line in lines]
+
+
+def budget_of(schedule: Schedule, runs: Sequence[ScheduledRun]) -> LevelBudget:
+    """The level of a schedule as its history has left it."""
+    stored = next((run.budget for run in reversed(runs) if run.budget is not None), None)
+    return open_budget(schedule.budget, schedule.level) if stored is None else read_budget(stored)
