@@ -321,8 +321,8 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
         for line in (entered.exclusions, *entered.excluded):
             typer.echo(f"excluded  {line}", err=True)
         written, limits = budget_files(me, entering.key)
-        count, drawn = len(entered.corpus), entered.drawn
-        guard = open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, drawn)
+        count, draw = len(entered.corpus), entered.draw
+        guard = open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, draw)
     except ClearanceError as error:
         mend = _MENDS.get(error.failed, "Audit and clear what is run: `ksdp clear SPEC`.")
         raise InputError(f"{error} {mend}") from error
@@ -373,7 +373,7 @@ def budget(
         return
     for entry in runs:
         cost = "nothing promised" if entry.price.mu is None else f"mu {entry.price.mu:.4g}"
-        cost = cost if entry.price.drawn is None else f"draw {entry.price.drawn:g}"
+        cost = cost if entry.price.draw is None else f"draw {entry.price.draw.share:g}"
         state = "" if entry.finished else "  (did not finish: counted at the most it may have given away)"
         typer.echo(f"{entry.time}  {entry.words:16} {cost:18} {entry.price.why}{state}")
     typer.echo(spent_words(total, delta))
@@ -389,7 +389,7 @@ def _entry_row(entry: LedgerEntry) -> dict[str, Any]:
         "finished": entry.finished,
         "mu": entry.price.mu,
         "why": entry.price.why,
-        "drawn": entry.price.drawn,
+        "drawn": None if entry.price.draw is None else entry.price.draw.share,
     }
 
 

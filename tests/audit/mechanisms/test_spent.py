@@ -12,7 +12,7 @@ from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
-from ksdp.audit.mechanisms.privacy.spent import Price, price_of, spent_together, worst_price
+from ksdp.audit.mechanisms.privacy.spent import Price, SecretDraw, price_of, spent_together, worst_price
 from ksdp.audit.registry import make_mechanism, mechanism_of
 from ksdp.storage.readers.spec_files import read_spec_file
 
@@ -55,17 +55,30 @@ def test_what_promises_nothing_of_a_record_is_counted_and_not_added() -> None:
     assert (nothing.epsilon(1e-5), nothing.advantage) == (0.0, 0.0)
 
 
+def draw(name: str, share: float) -> SecretDraw:
+    return SecretDraw(share, name)
+
+
 def test_runs_of_one_secret_draw_tell_no_more_together_than_its_share() -> None:
     """Against the law itself: a noisy bit of everybody, and whether the document was drawn, told without noise."""
     mu, share = 0.5, 0.2
-    together = spent_together([Price(mu, ""), Price(None, "", drawn=0.1), Price(None, "", drawn=share)])
+    together = spent_together([Price(mu, ""), Price(None, "", draw("a", 0.1)), Price(None, "", draw("a", share))])
     assert (together.runs, together.unbounded, together.drawn) == (3, 0, share)
     at = np.linspace(-8, 8, 20_001)
     without, held = norm.pdf(at), norm.pdf(at, loc=mu)
     seen = share + (1 - share) * np.abs(without - held).sum() * (at[1] - at[0]) / 2
     assert together.advantage == pytest.approx(seen, abs=1e-6)
     assert together.epsilon(1e-5) == math.inf
-    assert spent_together([Price(None, "", drawn=share)]).advantage == pytest.approx(share)
+    assert spent_together([Price(None, "", draw("a", share))]).advantage == pytest.approx(share)
+
+
+def test_draws_of_two_keys_let_in_more_than_either() -> None:
+    """Against drawing: who is in at least one of them."""
+    prices = [Price(None, "", draw(*of)) for of in (("a", 0.2), ("b", 0.3), ("a", 0.1))]
+    rng = np.random.default_rng(1)
+    some = (rng.random(200_000) < 0.2) | (rng.random(200_000) < 0.3)
+    assert spent_together(prices).drawn == pytest.approx(some.mean(), abs=0.005)
+    assert spent_together(prices[::-1]).advantage == pytest.approx(0.44)
 
 
 def test_a_record_that_may_come_or_go_counts_twice() -> None:
@@ -101,5 +114,8 @@ def test_all_that_a_documented_path_opens_adds_up_to_what_its_spec_accepts() -> 
     )
     paths = [([(counts, None), (moments, None)], margin), ([(sums, share)], margin), ([(sums, share)] * 2, margin)]
     for runs, told in (*paths, ([(counts, None), (sums, share)], 0.06 + 0.94 * margin)):
-        prices = [replace(worst_price(run, 3000, 6, 50), drawn=drawn) for run, drawn in runs]
+        prices = [
+            replace(worst_price(run, 3000, 6, 50), draw=None if drawn is None else draw("ada", drawn))
+            for run, drawn in runs
+        ]
         assert spent_together(prices).advantage == pytest.approx(told, abs=5e-4)

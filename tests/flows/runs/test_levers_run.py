@@ -131,6 +131,16 @@ def test_a_secret_draw_enters_and_is_weighed_by_itself(base: Path) -> None:
         enter(run, base, "ada", identity=None)
 
 
+def test_a_draw_is_another_with_another_key_and_where_other_rows_have_its_numbers(base: Path) -> None:
+    run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
+    draw = enter(run, base, "ada").draw
+    assert draw == enter(run, base, "ada").draw
+    assert draw != enter(run, base, "ada", identity=load_private(base / "bob.key")).draw
+    counts = sp.csr_array(sp.load_npz(base / "ada.npz"))
+    sp.save_npz(base / "ada.npz", counts[1:])  # all rows have other numbers
+    assert draw != enter(run, base, "ada").draw
+
+
 def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
     run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
     whole = enter(run, base, "ada")

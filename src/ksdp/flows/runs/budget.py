@@ -10,7 +10,7 @@ and a budget limits how many there may be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -18,7 +18,15 @@ from pydantic import Field
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
+from ksdp.audit.mechanisms.privacy.spent import (
+    UNIT,
+    Price,
+    SecretDraw,
+    Spent,
+    price_of,
+    spent_together,
+    worst_price,
+)
 from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.randomness import os_random
 from ksdp.audit.reviewing import plural
@@ -123,15 +131,15 @@ class BudgetGuard:
     clock: Clock
     name: str
     """Name of this run in the ledger."""
-    drawn: float | None = None
-    """The share that the party's secret draw lets in; None where all enter."""
+    draw: SecretDraw | None = None
+    """The party's secret draw; None where all documents enter."""
 
     def check(self) -> None:
         """Refuse a run that would go beyond the budget."""
         self._within()
 
     def _within(self) -> Price:
-        price, runs = replace(self.priced.worst(self.own), drawn=self.drawn), entries(self.ledger)
+        price, runs = replace(self.priced.worst(self.own), draw=self.draw), entries(self.ledger)
         prices, aborted = [run.price for run in runs], sum(not run.finished for run in runs)
         before, after = spent_together(prices), spent_together([*prices, price])
         delta = self.budget.delta
@@ -158,13 +166,14 @@ class BudgetGuard:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write down what it came to."""
-        price = replace(self.priced.final(self.own, result), drawn=self.drawn)
+        price = replace(self.priced.final(self.own, result), draw=self.draw)
         with self.ledger.locked():
             self._add("finished", price, session=result["session"], result=result["result"])
 
     def _add(self, what: str, price: Price, **more: Any) -> None:
         line = {"run": self.name, "time": self.clock().isoformat(timespec="seconds"), "what": what}
-        self.ledger.add(line | {"mu": price.mu, "why": price.why, "drawn": price.drawn} | more)
+        draw = None if price.draw is None else asdict(price.draw)
+        self.ledger.add(line | {"mu": price.mu, "why": price.why, "draw": draw} | more)
 
 
 _NO_SUM = (
@@ -186,14 +195,14 @@ def open_guard(
     ledger: Path,
     budget: Path | None,
     clock: Clock,
-    drawn: float | None = None,
+    draw: SecretDraw | None = None,
 ) -> BudgetGuard:
-    """The guard of one run, within the budget as the ledger stands; `drawn` as in `Price`."""
+    """The guard of one run, within the budget as the ledger stands; `draw` as in `Price`."""
     limits = PartyBudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = RunPrices(run) if isinstance(run, Run) else run
-    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex(), drawn)
+    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex(), draw)
     guard.check()
     return guard
 
@@ -211,7 +220,7 @@ def entries(ledger: Ledger) -> tuple[LedgerEntry, ...]:
             str(line["mechanism"]["name"]),
             line["what"] == "finished",
             str(line.get("session", "")),
-            Price(line["mu"], str(line["why"]), line["drawn"]),
+            Price(line["mu"], str(line["why"]), None if line["draw"] is None else SecretDraw(**line["draw"])),
             dict(line["mechanism"]),
         )
         for name, line in runs.items()
@@ -231,7 +240,7 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
     words = []
     if bounded and total.drawn:
         words.append(
-            f"{plural(bounded, 'run')} with noise, or of a secret draw of at most {total.drawn:g}: no attack on "
+            f"{plural(bounded, 'run')} with noise, or of secret draws (together {total.drawn:g}): no attack on "
             f"them has an advantage above {total.advantage:.3f} about who is held, if nobody learns the draw."
         )
     elif bounded:

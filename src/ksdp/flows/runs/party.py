@@ -26,6 +26,7 @@ from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.moments import TermCounts
+from ksdp.audit.mechanisms.privacy.spent import SecretDraw
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.randomness import os_random
@@ -47,6 +48,7 @@ from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.protocols.programs.share_terms import covers_final, opens_final
 from ksdp.storage.clearances import Verified, check_sizes, verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
+from ksdp.storage.keys import fingerprint
 from ksdp.storage.readers.spec_files import at_urls, read_spec_file
 from ksdp.storage.readers.tables import Labels
 from ksdp.storage.reviews.decisions import exclusions
@@ -394,8 +396,8 @@ class ContributedDocuments:
     """Up to when exclusions by decision are known, in a sentence."""
     excluded: tuple[str, ...] = ()
     """A line for each excluded document: its id, the audit, the person, the time and the reason."""
-    drawn: float | None = None
-    """The share of the documents that the party's secret draw lets in; None: all."""
+    draw: SecretDraw | None = None
+    """The party's secret draw of its documents; None: all enter."""
 
 
 def reviews_of(folder: Path | None) -> Store | None:
@@ -429,7 +431,7 @@ def enter_documents(
     loaded, part = _read(named.source, named.base, named.unit, identity, nonnegative=nonnegative)
     if loaded.features != run.terms.features:
         raise InputError(f"the corpus has {loaded.features} features, the protocol file {run.terms.features}.")
-    drawn = named.source.levers.drawn
+    draw = _draw_of(named, own_hash=loaded.hash, identity=identity)
     everything = named.me is None or loaded.party is None
     mine = np.arange(len(loaded)) if everything else np.flatnonzero(loaded.party == named.me)
     own = restrict(loaded, mine)
@@ -444,7 +446,7 @@ def enter_documents(
     if clearance is None:
         scope = _NONE_KNOWN if store is None else _read_from(store)
         return ContributedDocuments(
-            entering, Statement(cleared=False), len(mine), None, own, columns, scope, excluded, drawn
+            entering, Statement(cleared=False), len(mine), None, own, columns, scope, excluded, draw
         )
     verified = _verified(run, clearance, named, loaded, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
@@ -462,7 +464,7 @@ def enter_documents(
     scope = scope if store is None else _read_from(store)
     statement = Statement(True, verified.file)
     return ContributedDocuments(
-        restrict(entering, rows), statement, len(mine), grounds, own, columns, scope, excluded, drawn
+        restrict(entering, rows), statement, len(mine), grounds, own, columns, scope, excluded, draw
     )
 
 
@@ -537,6 +539,15 @@ def _verified(
 
 def _share(drawn: float | None) -> str:
     return "all enter" if drawn is None else f"a secret draw of {drawn:g} enters"
+
+
+def _draw_of(named: _Named, own_hash: str, identity: Ed25519PrivateKey | None) -> SecretDraw | None:
+    """The draw, named by key and unit, and by the corpus where rows are only numbered."""
+    share = named.source.levers.drawn
+    if share is None or identity is None:
+        return None
+    numbered = named.unit != "group" and named.source.id is None and named.source.labels is None
+    return SecretDraw(share, " ".join([fingerprint(identity), named.unit, *([own_hash] if numbered else [])]))
 
 
 def _read(

@@ -28,6 +28,16 @@ _MANY = 2**31
 
 
 @dataclass(frozen=True)
+class SecretDraw:
+    """Draw of a party's documents that alone enter its runs."""
+
+    share: float
+    """Probability that a document enters."""
+    name: str
+    """What decides who enters; two names are two independent draws."""
+
+
+@dataclass(frozen=True)
 class Price:
     """Privacy loss of a record in one run."""
 
@@ -35,8 +45,8 @@ class Price:
     """For a record that is replaced; None where nothing is promised of a record."""
     why: str
     """The promise, or the reason why there is none."""
-    drawn: float | None = None
-    """The share of the party's documents that its secret draw let in; None where all entered."""
+    draw: SecretDraw | None = None
+    """The secret draw of the documents that entered; None where all entered."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,8 @@ class Spent:
     unbounded: int
     """Runs that promise nothing of a record: nothing bounds what several of them give away."""
     drawn: float = 0.0
-    """The largest share that the party's secret draw let into a run. The draw is the same for all runs."""
+    r"""Probability that the party's secret draws let a document into some run: :math:`1 - \prod_d (1 - q_d)`.
+    :math:`q_d` is the largest share of all runs of a draw, which lets in whatever smaller shares let in."""
 
     def epsilon(self, delta: float) -> float:
         """Epsilon of the runs that promise something; infinite if a draw lets in more than delta."""
@@ -138,8 +149,13 @@ def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known_
 
 def spent_together(prices: Sequence[Price]) -> Spent:
     """Return the privacy loss of all runs on the same records."""
-    undrawn = [price for price in prices if price.drawn is None]
+    undrawn = [price for price in prices if price.draw is None]
     noises = [price.mu for price in undrawn if price.mu is not None]
-    shares = (price.drawn for price in prices if price.drawn is not None)
+    shares: dict[str, float] = {}
+    for draw in (price.draw for price in prices if price.draw is not None):
+        shares[draw.name] = max(shares.get(draw.name, 0.0), draw.share)
     mu = math.sqrt(math.fsum(mu**2 for mu in noises))
-    return Spent(len(prices), mu, len(undrawn) - len(noises), max(shares, default=0.0))
+    entered = 0.0
+    for share in shares.values():
+        entered += (1 - entered) * share
+    return Spent(len(prices), mu, len(undrawn) - len(noises), entered)
