@@ -27,6 +27,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
             "[precision]": protocol_file.PrecisionSpec,
             "[timeouts]": protocol_file.TimeoutsSpec,
             "[shares]": protocol_file.SharesSpec,
+            "[leave]": protocol_file.LeaveSpec,
             "[[parties]], [server]": protocol_file.PartySpec,
         },
     ),

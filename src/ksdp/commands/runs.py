@@ -266,8 +266,9 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
     others = [name for name, party in outcome["parties"].items() if not party["cleared"]]
     counts = [f"{count} x {what}" for what, count in outcome["asked"].items()]
     taken = ", ".join(counts) or f"{outcome['sums']} sums, {outcome['normed_sums']} normed sums"
+    missing = (f"{name} left: it is in {n} of {outcome['sums']} sums\n" for name, n in outcome["departed"].items())
     return (
-        f"done in {outcome['seconds']:.1f} s: {taken}\n"
+        f"done in {outcome['seconds']:.1f} s: {taken}\n{''.join(missing)}"
         f"result  {outcome['result']}\n"
         f"uncleared: {', '.join(others) or 'nobody'}\n{outcome['reveals']}\n{guarantee_words(outcome)}"
     )

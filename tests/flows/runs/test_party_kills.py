@@ -28,6 +28,7 @@ from .test_protocol import NMF, Organisations, organisations
 _FORK = multiprocessing.get_context("fork")  # what is imported is imported once
 POINTS = ((Transcript, "note"), (os, "fsync"), (os, "replace"), (tempfile, "mkstemp"))
 VICTIM = "bob"
+NOISY = 'name = "hardt-roth"\nrank = 2\niterations = 6\nepsilon = 2.0\nsampler = "discrete"'
 
 
 def _take_part(org: Organisations, protocol: Path, name: str, out: Path, kill_at: int, told: Connection) -> None:
@@ -124,6 +125,30 @@ def _alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def test_a_killed_party_loses_nothing(tmp_path: Path) -> None:
     assert kills(tmp_path, 1, 5) == 0
+
+
+def test_the_others_go_on_without_a_party_that_is_killed_where_parties_may_leave(tmp_path: Path) -> None:
+    """Real processes over TLS, `kill -9` in the middle: the others have one result, and say who is missing."""
+    org = organisations(tmp_path, 3)
+    protocol = org.protocol(NOISY)
+    protocol.write_text(protocol.read_text() + "[leave]\nthreshold = 2\n")
+    ends = played(org, protocol, tmp_path / "whole")
+    assert {code for code, _ in ends.values()} == {0}, ends
+    points = ends[VICTIM][1]
+    missing = []
+    for at in (points // 3, points // 2, points * 3 // 4):
+        out = tmp_path / f"killed-{at}"
+        ends = played(org, protocol, out, at)
+        assert ends.pop(VICTIM)[0] == -signal.SIGKILL
+        assert {code for code, _ in ends.values()} == {0}, ends
+        about = [json.loads((out / name / "run.json").read_text()) for name in ends]
+        assert about[0]["result"] == about[1]["result"]
+        assert about[0]["departed"] == about[1]["departed"]
+        assert about[0]["departed"].keys() == {VICTIM}
+        missing.append(about[0]["departed"][VICTIM])
+        assert "Up to 1 of the 3 parties may leave" in about[0]["reveals"]
+    assert missing == sorted(missing)
+    assert 0 <= missing[0] < missing[-1] <= 6, "the later it is killed, the more sums it is in"
 
 
 @pytest.mark.validity

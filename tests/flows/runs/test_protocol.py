@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.schema import final_output
 from ksdp.audit.reviewing import CorpusUnits
 from ksdp.flows.reviews import decide
+from ksdp.flows.runs.budget import RunPrices
 from ksdp.flows.runs.party import Node, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.reviews.decisions import Subject
 
+from ...clearances import SIZES
 from ...typed import typed
 from .entering import NOW, clearance_of, played, protocol_toml
 
@@ -225,3 +227,31 @@ def test_run_checks_the_file_and_says_who_is_there(three: Organisations) -> None
         said = json.loads(typed("run", protocol, "--json", code=0).stdout)
     assert said["absent"] == ["ada", "cyd"]
     assert said["terms"]["mechanism.rank"] == 2
+
+
+def test_where_parties_may_leave_a_clearance_holds_by_a_bound_at_every_size(three: Organisations) -> None:
+    """What was measured of sums of the same parties says nothing of two sums that one party's share is between."""
+    protocol = three.protocol('name = "hardt-roth"\nrank = 2\nepsilon = 0.5\nsampler = "discrete"')
+    protocol.write_text(protocol.read_text() + "[leave]\nthreshold = 2\n")
+    read = read_run(protocol)
+    ids = three.enter(read, "ada", uncleared=True).corpus.ids.tolist()
+    measured = three.clear(read, "ada", ids)
+    with pytest.raises(ClearanceError, match="two sums differ by what one party entered") as caught:
+        three.enter(read, "ada", clearance=measured)
+    assert caught.value.failed == "sizes"
+    proved = three.clear(read, "ada", ids, sizes=replace(SIZES, every_size=True))
+    assert three.enter(read, "ada", clearance=proved).statement.cleared
+
+
+def test_the_ledger_of_a_run_that_parties_may_leave_states_the_promise_to_those_who_stay(
+    three: Organisations,
+) -> None:
+    """Its noise is enough against more colluders while all are there, and once they have left against none."""
+    protocol = three.protocol('name = "fedpower-private"\nrank = 2\nepsilon = 0.5\nsampler = "discrete"')
+    fixed = RunPrices(read_run(protocol))
+    protocol.write_text(protocol.read_text() + "[leave]\nthreshold = 2\n")
+    leaving = RunPrices(read_run(protocol))
+    for price in (leaving.worst(12), leaving.final(12, {"sizes": {"ada": 12, "bob": 9, "cyd": 30}})):
+        assert price.why == fixed.worst(12).why
+        assert "up to 0 devices" in price.why
+        assert price.mu == pytest.approx(fixed.worst(12).mu)

@@ -44,6 +44,7 @@ class Party:
         self.identity: Ed25519PrivateKey = keys[name]
         self.names = names
         self.mechanism: Mechanism = NMF
+        self.threshold = 0
         self.times = TIMES
         self.present = 5.0
         self.seed = 0
@@ -57,7 +58,9 @@ class Party:
     @property
     def terms(self) -> RunTerms:
         everybody = tuple(Participant(n, self.keys[n].public_key().public_bytes_raw()) for n in self.names)
-        return RunTerms(self.mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), everybody)
+        return RunTerms(
+            self.mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), everybody, threshold=self.threshold
+        )
 
     def mesh(self) -> Mesh:
         others = {n: Peer(n, Address("127.0.0.1", self.ports[n]), self.keys[n].public_key()) for n in self.names}
@@ -74,7 +77,7 @@ class Party:
         )
 
     async def run(self) -> RunOutcome:
-        program = party_program(self.mechanism, party_matrix(self.name, self.seed))
+        program = party_program(self.terms.as_run, party_matrix(self.name, self.seed), len(self.names))
         rounds = party_rounds(self.terms, self.name, self.keys[self.name], program, Statement(cleared=False))
         async with self.mesh() as mesh:
             return await run_over_mesh(rounds, mesh, present=self.present, note=self.note)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ksdp.protocols.network.links import Frame, Kind, Link, Resume
+from ksdp.protocols.network.links import Frame, Kind, Link, LinkError, Resume
 from ksdp.protocols.network.tls import make_credentials
 
 from .conftest import parties
@@ -27,10 +27,10 @@ def hello(own: bytes = ID, other: bytes = bytes(16), received: int = 0) -> bytes
 Talk = Callable[[Link], Awaitable[None]]
 
 
-def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, list[bytes]]:
+def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[LinkError, list[bytes]]:
     """Why ada's link to bob failed when he says this, on one connection after the other; and what got through."""
 
-    async def play() -> tuple[str, list[bytes]]:
+    async def play() -> tuple[LinkError, list[bytes]]:
         all_of = parties(2)
         ada, bob = all_of["ada"], all_of["bob"]
         keys = {"ada": ada.identity.public_key()}
@@ -55,7 +55,7 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
             got = [link._inbox.get_nowait() for _ in range(link._inbox.qsize())]
             writer.close()
             joining.cancel()
-            return str(error), got
+            return error, got
 
     return asyncio.run(play())
 
@@ -83,12 +83,19 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
 )
 def test_what_nobody_may_send_ends_the_run(said: bytes, reason: str) -> None:
     error, _ = said_by_bob(hello() + said)
-    assert reason in error
+    assert reason in str(error)
+
+
+@pytest.mark.parametrize(("who", "word"), [("cyd", "gone"), ("bob", "ended")])
+def test_who_says_of_itself_that_it_is_gone_is_not(who: str, word: str) -> None:
+    """It has heard so from another, who could choose by this who stays."""
+    error, _ = said_by_bob(hello() + Frame(Kind.ABORT, payload=f"gone {who}".encode()).to_bytes())
+    assert (error.peer, error.word) == (who, word)
 
 
 def test_nothing_but_a_greeting_opens_a_connection() -> None:
     error, got = said_by_bob(hello() + data(0), data(1))
-    assert "did not begin with a greeting" in error or "at most 0" in error
+    assert "did not begin with a greeting" in str(error) or "at most 0" in str(error)
     assert got == [b"x"]
 
 
@@ -96,13 +103,13 @@ def test_an_earlier_connection_replayed_is_refused() -> None:
     """The same bytes on a new connection: the greeting is taken, message 0 is not."""
     whole = hello() + data(0) + data(1)
     error, got = said_by_bob(whole, whole)
-    assert error == "bob sent message 0 a second time."
+    assert str(error) == "bob sent message 0 a second time."
     assert got == [b"x", b"x"]
 
 
 def test_who_was_started_anew_cannot_go_on() -> None:
     error, _ = said_by_bob(hello() + data(0), hello(own=ID[::-1]))
-    assert "was restarted during a run" in error
+    assert "was restarted during a run" in str(error)
 
 
 @pytest.mark.parametrize("received", [0, 3])
@@ -112,4 +119,4 @@ def test_asking_again_for_what_was_acknowledged_is_refused(received: int) -> Non
         await link.send(b"b")
 
     error, _ = said_by_bob(hello(), hello(received=1), hello(received=received), before=two_messages)
-    assert "asked for messages that it has acknowledged" in error
+    assert "asked for messages that it has acknowledged" in str(error)

@@ -15,8 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.contract import Database
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.protocols.network import tls
 from ksdp.protocols.network.links import LinkTimes
+from ksdp.protocols.network.mesh import Mesh
 from ksdp.protocols.programs.programs import party_program
 from ksdp.protocols.programs.rounds import RunOutcome, party_rounds
 from ksdp.protocols.programs.run_terms import Statement
@@ -173,6 +175,43 @@ def test_who_disappears_ends_the_run_for_the_others() -> None:
         assert isinstance(end, ProtocolError)
         # A party that hears of it from another before bob's own word still hears that it was bob.
         assert re.match(r"bob ended the run(: it was stopped|, as \w+ has heard)\.", str(end))
+
+
+@pytest.mark.deviation(
+    "sums that parties may leave: leave out parties that are there, or tell one that it is gone"
+)
+@pytest.mark.parametrize("lie", [False, True])
+def test_who_is_stopped_leaves_and_who_is_told_that_it_is_gone_ends_the_run(
+    lie: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else any party could choose who stays; bob is stopped, or hears from ada that he is gone."""
+    meshes: dict[str, Mesh] = {}
+    monkeypatch.setattr(
+        Mesh, "join", (lambda join: lambda mesh, wait: join(meshes.setdefault(mesh.own, mesh), wait))(Mesh.join)
+    )
+
+    async def play() -> list[RunOutcome | BaseException]:
+        all_of = parties()
+        for party in all_of.values():
+            party.mechanism = HardtRoth(rank=2, iterations=20, epsilon=2.0, sampler="discrete")
+            party.threshold = 2
+        runs = [asyncio.create_task(party.run()) for party in all_of.values()]
+        while not any(event["what"] == "sent" and event["round"] > 20 for event in all_of["ada"].events):
+            await asyncio.sleep(0.02)
+        if lie:
+            await meshes["ada"].links["bob"].abort("gone", "bob")
+        else:
+            runs[1].cancel()
+        return await all_ends(*runs)
+
+    ada, _, cyd = asyncio.run(play())
+    if lie:
+        assert all(re.match("bob (disappeared:|ended the run, as)", str(end)) for end in (ada, cyd))
+        return
+    assert isinstance(ada, RunOutcome)
+    assert isinstance(cyd, RunOutcome)
+    assert ada.digest == cyd.digest
+    assert ada.departed.keys() == cyd.departed.keys() == {"bob"}
 
 
 @pytest.mark.parametrize("missing", NAMES[:3])

@@ -262,6 +262,17 @@ def test_a_tag_is_that_of_gcm_written_out(key: bytes, number: int, text: bytes, 
     assert tag(key, number, text[:at], text[at:]) == aes_gcm(key, number.to_bytes(12, "big"), b"", text)
 
 
+def test_tags_of_two_directions_have_two_keys_whatever_the_parties_are_called() -> None:
+    """One key and one number for two messages would let whoever carries them forge a tag."""
+    names = ("x", "x to x")
+    terms = SumTerms(tuple(map(participant, names)), b"agreed")
+    one, other = (SumParty(terms, name, identity(name)) for name in names)
+    hellos = one.hello(), other.hello()
+    one.begin([hellos[1]])
+    other.begin([hellos[0]])
+    assert one._send_keys["x to x"] == other._receive_keys["x"] != other._send_keys["x"]
+
+
 def test_a_session_is_all_that_was_agreed() -> None:
     ada, bob, cyd = (participant(name) for name in ("ada", "bob", "cyd"))
     sessions = {

@@ -67,13 +67,16 @@ class RunPrices:
     def worst(self, own: int) -> Price:
         """Before the others' sizes are known."""
         terms = self.run.terms
-        return worst_price(terms.mechanism, own, terms.parties, terms.features)
+        mechanisms = terms.mechanism, terms.as_run
+        stated, price = (worst_price(each, own, terms.parties, terms.features) for each in mechanisms)
+        return replace(price, why=stated.why)  # who has left is no colluder that the rest is proved against
 
     def final(self, own: int, about: dict[str, Any]) -> Price:
         """Price at the true sizes, if they are public."""
         terms = self.run.terms
         sizes = tuple((about["sizes"] or {}).values())
-        return price_of(terms.mechanism, sizes, terms.features) if sizes else self.worst(own)
+        worst = self.worst(own)
+        return replace(price_of(terms.as_run, sizes, terms.features), why=worst.why) if sizes else worst
 
 
 _DELTA = 1e-5

@@ -142,7 +142,7 @@ class RunLog(Collector):
 
 
 _Played = TypeVar("_Played")
-_NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
+_NO_DATA = frozenset({"greeting", "statement", "hello", "ask", "keys", "key shares", "shared"})
 """Kinds of messages that say nothing of anybody's documents, but that they are cleared."""
 
 
@@ -347,11 +347,12 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
         "result": outcome.digest,
         "mechanism": {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)},
         "guarantee": guarantee_of(mechanism).as_json(),
-        "claimed": claimed(mechanism, outcome.sizes, terms.features),
+        "claimed": claimed(terms.as_run, outcome.sizes, terms.features),
         "features": terms.features,
         "parties": {p.name: outcome.statements[p.name].as_json() for p in terms.participants},
         "server": run.server or None,
         "sizes": dict(zip(names, outcome.sizes, strict=True)) if outcome.sizes else None,
+        "departed": dict(outcome.departed),
         "sums": outcome.sums,
         "normed_sums": outcome.normed_sums,
         "asked": dict(outcome.asked),
@@ -454,6 +455,8 @@ def enter_documents(
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     count = entering_units(verified.clearance, entering)
     check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
+    if run.terms.threshold and not verified.clearance.sizes.every_size:
+        raise ClearanceError("sizes", f"{clearance.name} {_MEASURED}")
     signed = verified.clearance.created.isoformat(timespec="minutes")
     scope = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
     grounds = {
@@ -468,6 +471,10 @@ def enter_documents(
     )
 
 
+_MEASURED = (
+    "rests on what was measured of parties that stay. Where some may leave (`leave`), two sums differ by what one "
+    "party entered: sign on a bound of every attack at every size (`mechanism.epsilon`, `mechanism.advantage`)."
+)
 _LATER = "later decisions are not known, as no store was named (--store)"
 _NONE_KNOWN = f"none are known; {_LATER}"
 
@@ -579,7 +586,7 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
 
         rounds = final_rounds(terms, node.name, matrix, entered.statement)
     else:
-        program = party_program(terms.mechanism, matrix, terms.parties)
+        program = party_program(terms.as_run, matrix, terms.parties)
         rounds = party_rounds(terms, node.name, node.identity, program, entered.statement)
     entering = {"documents": len(entered.corpus), "of": entered.of, "uncleared": not entered.statement.cleared}
     checked = entered.clearance["checked"] if entered.clearance else None
@@ -596,7 +603,7 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
     if predicts(terms.mechanism):
         _predict(node.run, entered, node.out)
     if isinstance(terms.mechanism, TermCounts):
-        documents = sum(result["sizes"].values())
+        documents = sum(size for name, size in result["sizes"].items() if result["departed"].get(name) != 0)
         counts = terms.mechanism.counted(read_result(node.out)["totals"], documents)
         write_reference(node.out, entered.columns, counts, documents)
     return result

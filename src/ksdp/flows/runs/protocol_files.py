@@ -358,8 +358,9 @@ def read_run(path: Path, *, stated: bool = True) -> Run:
             raise SpecError('`shares` must be left out unless `mechanism.opens` is "final" or norms are hidden.')
         parties, computing = tuple(p.name for p in participants), spec.shares
         shares = share_terms(mechanism, count, parties, computing.computing, computing.block, computing.rounds)
+    threshold = spec.leave.threshold if spec.leave else 0
     terms = RunTerms(
-        mechanism, count, vocabulary, precision, participants, server, rows=spec.features.rows or "", shares=shares
+        mechanism, count, vocabulary, precision, participants, server, spec.features.rows or "", shares, threshold
     )
     if stated and spec.learns not in (None, who_must_be_trusted(terms)):
         raise SpecError(

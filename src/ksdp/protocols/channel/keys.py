@@ -118,6 +118,11 @@ def open_envelope(envelope: Envelope, session: bytes, kind: str, sender: Partici
     return envelope.body
 
 
+def one_way(purpose: str, sender: str, receiver: str) -> str:
+    """The purpose of a key that one end alone sends with: no other direction has it, whatever the names are."""
+    return pack(purpose, sender.encode(), receiver.encode()).hex()
+
+
 class AgreementKey:
     """One party's half of a key agreement: made for one session.
 

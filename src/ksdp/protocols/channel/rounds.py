@@ -128,6 +128,8 @@ class Round:
     kind: str
     messages: Bodies
     """By receiver; one for every other node."""
+    may_leave: bool = False
+    """Whether the run goes on without those who are gone."""
 
 
 Rounds = Generator[Round, Bodies, _Result]
@@ -148,7 +150,8 @@ class RoundEngine:
     def __init__(self, name: str, others: Sequence[str]) -> None:
         self.name, self.others = name, tuple(others)
         """`others`: all other nodes that are still there."""
-        self._number = 0
+        self._number, self.may_leave = 0, False
+        """`may_leave`: whether the rest of the run goes on without those who are gone."""
 
     def everybody(self, kind: str, body: bytes) -> Rounds[dict[str, bytes]]:
         """Tell all the same, and hear all."""
@@ -158,7 +161,7 @@ class RoundEngine:
         """Tell each its own, nothing where nothing is named."""
         head = kind.encode(), pack_number(self._number)
         messages = {peer: pack("round", *head, bodies.get(peer, b"")) for peer in self.others}
-        arrived = yield Round(self._number, kind, messages)
+        arrived = yield Round(self._number, kind, messages, self.may_leave)
         self.others = tuple(peer for peer in self.others if peer in arrived)
         taken = {}
         for peer in self.others:

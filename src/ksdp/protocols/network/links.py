@@ -113,7 +113,7 @@ ABOUT = {
     b"missing": "{peer} has left, as {who} did not come to it.",
 }
 """Why, where it is about a third party, which is named alike at all."""
-MISSING = "missing"
+MISSING, STOPPED = "missing", "stopped"
 RUNS = "runs"
 """Why a check goes no further: the peer is in the run itself."""
 _AHEAD = 4
@@ -272,9 +272,12 @@ class Link:
             self.missed = tuple(name.split(", "))
             raise ConnectionAbortedError
         if word in ABOUT:
-            self.fail(ABOUT[word].format(who=name, peer=self.peer), word.decode(), name)
+            # Who hears of itself that it is gone is not: whoever says so could choose who stays.
+            how = "ended" if name == self.peer else word.decode()
+            self.fail(ABOUT[word].format(who=name, peer=self.peer), how, name)
             return
-        self.fail(f"{self.peer} ended the run: {ABORTS.get(word, 'it gave no reason')}.", "ended")
+        how = STOPPED if word == STOPPED.encode() else "ended"
+        self.fail(f"{self.peer} ended the run: {ABORTS.get(word, 'it gave no reason')}.", how)
 
     def _acknowledged(self, received: int) -> None:
         while self._kept and self._kept[0].number < received:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
-from ksdp.protocols.network.links import MISSING, Link, LinkError, LinkTimes, Observer
+from ksdp.protocols.network.links import MISSING, STOPPED, Link, LinkError, LinkTimes, Observer
 from ksdp.protocols.network.tls import (
     BUFFER,
     EXPIRED,
@@ -275,9 +275,10 @@ class Mesh:
             finally:
                 here.cancel()
 
-    async def exchange(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Send each peer its message and return the answers; a peer that may be lost is left out."""
-        tasks = {name: asyncio.create_task(self._swap(name, body)) for name, body in messages.items()}
+    async def exchange(self, messages: Mapping[str, bytes], *, may_leave: bool = False) -> dict[str, bytes]:
+        """Send each peer its message and return the answers, but of those that may be lost or leave."""
+        swaps = {name: self._swap(name, body, may_leave) for name, body in messages.items()}
+        tasks = {name: asyncio.create_task(swap) for name, swap in swaps.items()}
         try:
             await asyncio.gather(*tasks.values())
         finally:
@@ -287,15 +288,16 @@ class Mesh:
         self._longer = 0.0
         return {name: body for name, task in tasks.items() if (body := task.result()) is not None}
 
-    async def _swap(self, name: str, body: bytes) -> bytes | None:
+    async def _swap(self, name: str, body: bytes, may_leave: bool) -> bytes | None:
         link, within = self.links[name], self._patience.get(name)
         if within is not None:  # who comes last may have waited for others before
             within += self._longer
         receiving, sending = asyncio.create_task(link.receive(within)), asyncio.create_task(link.send(body))
         try:
             await asyncio.gather(receiving, sending)
-        except LinkError:
-            if name not in self._patience:
+        except LinkError as error:
+            leaves = error.word in ("gone", STOPPED) and error.peer == name
+            if name not in self._patience and not (may_leave and leaves):
                 raise
             await link.abort("gone", name)
             return None
@@ -332,7 +334,7 @@ async def run_over_mesh(rounds: Rounds[_Outcome], mesh: Mesh, *, present: float,
         while isinstance(step, Round):
             for peer, message in sorted(step.messages.items()):
                 note(what="sent", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
-            arrived = await mesh.exchange(step.messages)
+            arrived = await mesh.exchange(step.messages, may_leave=step.may_leave)
             for peer, message in sorted(arrived.items()):
                 note(what="received", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
             step = await asyncio.to_thread(_step_of, rounds, arrived)
@@ -355,7 +357,7 @@ def _step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
 
 def _told(error: BaseException) -> tuple[str, str]:
     if isinstance(error, LinkError):
-        return error.word, error.peer
+        return "ended" if error.word == STOPPED else error.word, error.peer
     if isinstance(error, DifferentTerms):
         return "terms", ""
     if isinstance(error, ProtocolError):

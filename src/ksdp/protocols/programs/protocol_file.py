@@ -66,6 +66,15 @@ class SharesSpec(Section, frozen=True):
     """Iterations for a final output. Default: 22 + rank, from 28 to 56."""
 
 
+class LeaveSpec(Section, frozen=True):
+    """Parties may leave a run of sums with noise, and the others go on."""
+
+    threshold: Annotated[int, Whole(2)]
+    """So many parties must stay, more than half. So many together learn every party's share of every sum, with its
+    noise; once no more are left, all but one of them learn the last one's. Of n parties, 2 `threshold` - n that
+    deviate and cut the connections of others may learn every share, too: with 3 of 5, or 2 of 3, one is enough."""
+
+
 class PartySpec(Section, frozen=True):
     """One party, or the server."""
 
@@ -89,6 +98,7 @@ class DraftSpec(Section, frozen=True):
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
     shares: SharesSpec | None = None
+    leave: LeaveSpec | None = None
 
 
 class RunSpec(DraftSpec, frozen=True):

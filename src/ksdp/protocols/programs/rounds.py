@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from ksdp.protocols.channel.wire import (
 from ksdp.protocols.programs.programs import DeviceSums, ServerSums, extra_sums, sum_entries
 from ksdp.protocols.programs.run_terms import COLLECTS, NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
 from ksdp.protocols.programs.share_terms import needs_norms, trusted_words
+from ksdp.protocols.shares.leaving import LeavingRounds, who_can_open
 from ksdp.protocols.sums.secure_sum import SumRounds, SumTerms, what_follows
 
 if TYPE_CHECKING:
@@ -119,6 +121,8 @@ class RunOutcome:
     """How often what was asked for, where parties add noise."""
     sizes: tuple[int, ...] = ()
     """Rows of every party, in the parties' order, where the mechanism makes them public."""
+    departed: Mapping[str, int] = field(default_factory=dict)
+    """The parties that left, and in how many sums the share of each is."""
 
 
 def greet(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomBytes) -> Rounds[dict[str, bytes]]:
@@ -220,7 +224,12 @@ class ProgramRounds:
     """
 
     def __init__(
-        self, terms: RunTerms, opened: OpenedRun, sums: SumRounds, noise: NoiseSource, random_bytes: RandomBytes
+        self,
+        terms: RunTerms,
+        opened: OpenedRun,
+        sums: SumRounds | LeavingRounds,
+        noise: NoiseSource,
+        random_bytes: RandomBytes,
     ) -> None:
         self._terms, self._opened, self._engine, self._sums = terms, opened, opened.engine, sums
         self._source, self._random_bytes = noise, random_bytes
@@ -253,6 +262,7 @@ class ProgramRounds:
             self._reveals(),
             {word: times for word, times in self._asked.items() if word not in _EXACT},
             self._sizes,
+            self._sums.departed if isinstance(self._sums, LeavingRounds) else {},
         )
 
     def _counted(self, request: Request) -> Rounds[Any]:
@@ -340,13 +350,16 @@ class ProgramRounds:
         sentences = [what_follows(self._terms.parties)] if self._asked["secsum"] else []
         if self._terms.shares is not None:
             sentences.append(trusted_words(self._terms.shares.computing, self._terms.mechanism))
-        return " ".join(filter(None, (*sentences, what_noise_leaves(self._asked, self._terms.parties))))
+        threshold = self._terms.threshold
+        return " ".join(filter(None, (*sentences, what_noise_leaves(self._asked, self._terms.parties, threshold))))
 
 
-def what_noise_leaves(counts: Counter[str], parties: int) -> str:
+def what_noise_leaves(counts: Counter[str], parties: int, threshold: int = 0) -> str:
     """Say in plain words what follows from releases with noise."""
     sentences = []
-    if counts["sum"]:
+    if counts["sum"] and threshold:
+        sentences.append(who_can_open(threshold, parties))
+    elif counts["sum"]:
         who = "Each party learns the other's" if parties == 2 else f"Any {parties - 1} learn the last one's"
         sentences.append(f"{who} share of every sum, with its noise.")
     if counts["upload"]:
@@ -376,7 +389,8 @@ def party_rounds(
 ) -> Rounds[RunOutcome]:
     """One party's side of a run."""
     opened = yield from open_run(terms, name, statement, random_bytes)
-    sums = SumRounds(opened.sums, terms.precision.coding(terms.parties), opened.engine, identity, random_bytes)
+    make = partial(LeavingRounds, threshold=terms.threshold) if terms.threshold else SumRounds
+    sums = make(opened.sums, terms.precision.coding(terms.parties), opened.engine, identity, random_bytes)
     yield from sums.begin()
     return (yield from ProgramRounds(terms, opened, sums, noise, random_bytes).play(program))
 

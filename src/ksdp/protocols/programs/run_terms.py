@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -36,6 +36,7 @@ from ksdp.protocols.programs.share_terms import (
     trusted_words,
     uses_shares,
 )
+from ksdp.protocols.shares.leaving import check_threshold, who_can_open
 from ksdp.protocols.sums.secure_sum import what_follows
 
 PROTOCOL_VERSION = 1
@@ -68,6 +69,8 @@ class RunTerms:
         `sha256:` of how every party makes its rows; empty where that is not agreed.
     shares : ShareTerms, optional
         Who computes on shares, where the final output alone is opened or norms are hidden; settled if not given.
+    threshold : int
+        So many parties must stay where some may leave; 0: nobody may.
 
     Raises
     ------
@@ -84,6 +87,7 @@ class RunTerms:
     server: Participant | None = None
     rows: str = ""
     shares: ShareTerms | None = None
+    threshold: int = 0
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
@@ -98,6 +102,33 @@ class RunTerms:
         self.precision.coding(self.parties)
         if is_noisy(self.mechanism):
             check_noisy(self.mechanism, self.precision.fraction_bits, self.precision.bound, self.parties)
+        if self.threshold:
+            self._check_leaving()
+
+    def _check_leaving(self) -> None:
+        check_threshold(self.threshold, self.parties)
+        name, promised = self.mechanism.name, guarantee_of(self.mechanism)
+        if not is_noisy(self.mechanism) or self.server is not None or self.shares is not None:
+            raise InputError(
+                f"`leave` must be left out for {name}. Parties may leave where all that is opened are secure sums "
+                "with noise: two exact sums, with and without a party, differ by this party's own share."
+            )
+        if promised.kind != "(epsilon, delta)" or not promised.sound:
+            raise InputError(
+                f"`leave` must be left out for {name} with these parameters: it promises no record anything."
+            )
+        if (colluders := getattr(self.mechanism, "colluders", None) or 0) >= self.threshold:
+            raise InputError(
+                f"`leave.threshold` must be above `mechanism.colluders` ({colluders}); got {self.threshold}."
+            )
+
+    @cached_property
+    def as_run(self) -> Mechanism:
+        """The mechanism with the noise of a run: that of any `threshold` parties is enough."""
+        colluders = getattr(self.mechanism, "colluders", None)
+        if not self.threshold or colluders is None or not is_noisy(self.mechanism):
+            return self.mechanism  # without `colluders` each party's noise is enough by itself
+        return replace(self.mechanism, **{"colluders": colluders + self.parties - self.threshold})
 
     def _settle_shares(self) -> None:
         given, names = self.shares, tuple(p.name for p in self.participants)
@@ -149,6 +180,8 @@ class RunTerms:
         }
         if self.rows:
             lines["rows"] = self.rows
+        if self.threshold:
+            lines["leave.threshold"] = self.threshold
         if self.shares is not None:
             lines |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
         for each in fields(self.mechanism):
@@ -364,6 +397,7 @@ def who_must_be_trusted(terms: RunTerms) -> str:
         promised = guarantee_of(terms.mechanism)
         unsound = "" if promised.sound else f" UNSOUND as printed: {promised.notes}"
         protects = f" Protected: {promised.unit}." if promised.unit else ""
-        return f"Every round is opened, with noise. Trusted: {promised.trust}.{protects}{unsound}"
+        leaving = f" {who_can_open(terms.threshold, terms.parties)}" if terms.threshold else ""
+        return f"Every round is opened, with noise. Trusted: {promised.trust}.{protects}{unsound}{leaving}"
     opened = f"Every round is opened: all parties see every sum. {what_follows(terms.parties)}"
     return f"{opened} {on_shares}".rstrip()

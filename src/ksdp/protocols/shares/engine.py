@@ -30,7 +30,7 @@ _before = os.environ.get("READTHEDOCS")
 os.environ.setdefault("MPYC_MAXWORKERS", "0")
 os.environ["READTHEDOCS"] = "True"
 try:
-    from mpyc import asyncoro, finfields, mpctools, sectypes
+    from mpyc import asyncoro, finfields, mpctools, sectypes, thresha
     from mpyc import runtime as mpyc_runtime
 finally:
     del os.environ["READTHEDOCS"]
@@ -40,9 +40,24 @@ finally:
 COMPUTING = 3
 """Parties that compute."""
 FIELD = finfields.GF(PRIME)
+_SECRETS = finfields.GF(2**521 - 1)
 _ACTS = threading.Lock()
+_SHARE_BYTES = 66
 _HIDING = 64
 """Bits by which the masks of MPyC's own comparisons are longer than what they hide."""
+
+
+def split(secret: bytes, threshold: int, parties: int) -> list[bytes]:
+    """Shares of 32 bytes, one a party: any `threshold` of them give the bytes back, fewer say nothing."""
+    rows = thresha.random_split(_SECRETS, [int.from_bytes(secret, "big")], threshold - 1, parties)
+    return [int(row[0]).to_bytes(_SHARE_BYTES, "big") for row in rows]
+
+
+def join(shares: Mapping[int, bytes]) -> bytes:
+    """The 32 bytes, from `threshold` shares by their place in `split`; others where a share is false."""
+    points = [(at + 1, [_SECRETS(int.from_bytes(share, "big"))]) for at, share in sorted(shares.items())]
+    secret = int(thresha.recombine(_SECRETS, points)[0])
+    return (secret % (1 << 256)).to_bytes(32, "big")
 
 
 class Turns:

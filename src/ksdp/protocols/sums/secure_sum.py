@@ -23,7 +23,7 @@ vectors add up to it) and can stop the run, not change it: agreement keys are si
 
 **Not claimed.** A party may announce a false vector, choose its input after it saw the others', or tell different
 parties different vectors; the result is then false, though no input is given away beyond what follows from the
-false result. Nobody may leave: a sum needs all M. Lengths are public.
+false result. Nobody may leave: a sum needs all M (`shares.leaving` needs fewer). Lengths are public.
 
 Source: Tsikhanovich, Magdon-Ismail, Ishaq & Zikas, PD-ML-Lite, https://arxiv.org/abs/1901.07986, Appendix C.
 """
@@ -50,6 +50,7 @@ from ksdp.protocols.channel.keys import (
     Envelope,
     Participant,
     check_participants,
+    one_way,
     open_envelope,
     sign_envelope,
 )
@@ -210,8 +211,8 @@ class SumParty(Machine):
                 raise ProtocolError("Two parties sent the same agreement key.")
             self._masks = PairwiseMasks(self.name, self._keys("sum-mask", publics))
             for peer, public in publics.items():
-                self._send_keys |= self._keys(f"sum-tag {self.name} to {peer}", {peer: public})
-                self._receive_keys |= self._keys(f"sum-tag {peer} to {self.name}", {peer: public})
+                self._send_keys |= self._keys(one_way("sum-tag", self.name, peer), {peer: public})
+                self._receive_keys |= self._keys(one_way("sum-tag", peer, self.name), {peer: public})
             self._agreement = None  # the secret half is not needed again
 
     def contribute(self, values: ArrayLike, coding: FixedPoint) -> Contribution:
