@@ -42,19 +42,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.e2e)
 
 
+QUICK: dict[str, dict[str, object]] = {
+    "": {"os.fsync": lambda descriptor: None, "ksdp.flows.audits.stages._WORST": 3},
+    "absence": {"ksdp.audit.planning.absence_of": lambda *_: None},
+    "repeats": {"ksdp.tasks.repeats._elsewhere": made_again, "ksdp.tasks.repeats.REPEATED": 4},
+    "learns": {
+        "ksdp.audit.statistics.simulated.TRAINING_RUNS": TRAINING_RUNS,
+        "ksdp.audit.statistics.simulated._PRODUCTS": 1e8,
+        "ksdp.audit.statistics.further.MOST_RUNS": 0,
+    },
+}
+"""What stands where in a test without a mark. Training, new processes, waiting for a disk and drawing documents are
+most of a small audit; in so small a corpus, absence proves nearly everybody, and then nobody is measured."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Training and a new process are most of a small audit: where a test is of neither, less will do. In so small
-    a corpus nearly everybody is proved by absence, and where a test is not of that, all are measured."""
     with pytest.MonkeyPatch.context() as patch:
-        if not any(map(item.get_closest_marker, ("absence", "e2e", "validity"))):
-            patch.setattr("ksdp.audit.planning.absence_of", lambda *_: None)
-        if not any(map(item.get_closest_marker, ("repeats", "e2e", "validity"))):
-            patch.setattr("ksdp.tasks.repeats._elsewhere", made_again)
-        if not any(map(item.get_closest_marker, ("learns", "e2e", "validity"))):
-            patch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", TRAINING_RUNS)
-            patch.setattr("ksdp.audit.statistics.simulated._PRODUCTS", 1e8)
-            patch.setattr("ksdp.audit.statistics.further.MOST_RUNS", 0)
+        if not any(map(item.get_closest_marker, ("e2e", "validity"))):
+            for mark in QUICK.keys() - {marker.name for marker in item.iter_markers()}:
+                for name, value in QUICK[mark].items():
+                    patch.setattr(name, value)
         return (yield)
 
 

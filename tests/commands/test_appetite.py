@@ -30,7 +30,7 @@ rank = 2
 advantage = 0.3
 [design]
 party_size = 0.5
-with_runs = 30
+with_runs = 10
 [decision]
 margin = 0.3
 """

@@ -12,6 +12,8 @@ import pytest
 
 from ksdp.storage.store import Store
 
+from ..flows.conftest import as_typed
+
 NAME = "a\u202eb\x07\x1b[5nc"
 
 
@@ -43,12 +45,11 @@ def test_a_name_reaches_a_terminal_in_letters_that_are_seen(command: list[str], 
 
 
 @pytest.mark.parametrize("command", [["list", NAME], ["check", "."], ["prune", "."]])
-def test_what_is_piped_is_seen_too(command: list[str], tmp_path: Path) -> None:
+def test_what_is_piped_is_seen_too(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.open(tmp_path)
     (tmp_path / f"{NAME}\nfine.json").write_text("{")
     (tmp_path / "runs" / f"{NAME}\nfine").mkdir(parents=True)
-    piped = {"capture_output": True, "text": True, "check": False, "timeout": 600}
-    words = [sys.executable, "-m", "ksdp", command[0], "--store", command[1]]
-    done = subprocess.run(words, cwd=tmp_path, **piped)  # type: ignore[call-overload]
-    assert "a<U+202E>b<U+0007><U+001B>[5nc" in done.stdout + done.stderr
-    assert not any(line.startswith("fine") for line in done.stdout.splitlines())
+    monkeypatch.chdir(tmp_path)
+    done = as_typed(command[0], "--store", command[1])
+    assert "a<U+202E>b<U+0007><U+001B>[5nc" in done.text + done.err
+    assert not any(line.startswith("fine") for line in done.text.splitlines())

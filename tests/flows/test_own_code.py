@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from ksdp.audit.errors import SpecError
@@ -50,14 +52,18 @@ def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STA
 
 def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     asked, folder = read_spec_file(ROOT / "examples" / "own-mechanism" / "noisy-sum.toml")
-    few = asked.model_copy(update={"design": asked.design.model_copy(update={"party_size": 0.2, "with_runs": 30})})
+    rows = pd.DataFrame(np.random.default_rng(0).poisson(1.0, (150, 8)), columns=list("abcdefgh"))
+    rows.to_csv(tmp_path / "x.csv", index=False)
+    corpus = asked.corpus.model_copy(update={"path": str(tmp_path / "x.csv"), "max_features": None})
+    design = asked.design.model_copy(update={"party_size": 0.2, "with_runs": 10})
+    few = asked.model_copy(update={"corpus": corpus, "design": design})
     found = run_audit(open_spec(few, folder), tmp_path / "store", HERE)
     assert found.mechanism == "noisy-sum"
     assert found.parameters == {"noise": 0.05}
     assert found.documents == 100
     assert set(found.statistics) == {"along-the-sum", "simulated"}  # nobody's own mechanism is without
     (unread,) = found.unread  # an object of somebody's own is followed like a function
-    assert unread.startswith("who was in, by following the function: 199 numbers are announced of 5,710")
+    assert unread.startswith("who was in, by following the function: 8 numbers are announced of 150")
     assert found.valid
 
 

@@ -19,7 +19,7 @@ from ksdp.protocols.programs.run_terms import who_must_be_trusted
 
 from .test_protocol import Organisations, organisations, results
 
-FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[shares]\nblock = 12\nrounds = {rounds}'
+FINAL = 'name = "pd-svd"\nrank = {rank}\nopens = "final"\n[shares]\nblock = {block}\nrounds = {rounds}'
 TOLD = ("time", "what", "kind", "round", "peer", "bytes")
 POWER = 'name = "pd-svd"\nrank = 2\nsolver = "power"'
 
@@ -30,7 +30,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
 
 
 def test_three_parties_learn_the_exact_result_and_nothing_of_the_rounds(three: Organisations) -> None:
-    protocol = three.protocol(FINAL.format(rounds=6))
+    protocol = three.protocol(FINAL.format(rank=1, block=4, rounds=7))
     ends = three.run(protocol)
     assert all(isinstance(end, dict) for end in ends.values()), ends
     found = results(protocol, three.names)
@@ -49,7 +49,8 @@ def test_three_parties_learn_the_exact_result_and_nothing_of_the_rounds(three: O
 
 
 def test_a_clearance_of_a_final_run_is_refused_by_one_that_opens_every_round(three: Organisations) -> None:
-    final, every = read_run(three.protocol(FINAL.format(rounds=10))), read_run(three.protocol(POWER))
+    final = read_run(three.protocol(FINAL.format(rank=2, block=12, rounds=10)))
+    every = read_run(three.protocol(POWER))
     looked = three.clear(final, "ada", ["2", "3"], coverage=Covered("final", ("V",)))
     assert three.enter(final, "ada", clearance=looked).statement.cleared
     with pytest.raises(ClearanceError, match="opens"):
@@ -58,7 +59,7 @@ def test_a_clearance_of_a_final_run_is_refused_by_one_that_opens_every_round(thr
 
 def test_a_clearance_of_every_round_covers_the_final_output(three: Organisations) -> None:
     every = 'name = "pd-svd"\nrank = 2\nopens = "every round"'
-    final = read_run(three.protocol(FINAL.format(rounds=10)))
+    final = read_run(three.protocol(FINAL.format(rank=2, block=12, rounds=10)))
     wide = three.clear(
         final,
         "bob",

@@ -173,7 +173,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -
 def test_where_everything_stands_out_there_is_nothing_to_sign(base: Path) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.eye(120)))
     with pytest.raises(InputError, match="nothing to sign"):
-        cleared(base, spec("Fading", party_size=8, with_runs=80))
+        cleared(base, spec("Fading", party_size=8, with_runs=50))
     assert not (base / "clearance.json").exists()
 
 
@@ -181,7 +181,7 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
     """Only 45 documents are named; the 20 loud ones beside them, never audited, hide 6 of these."""
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers(2e4)))
     named = [str(row) for row in range(21, 66)]  # the quiet ones are 21 to 26
-    asked = spec("Masking", party_size=20, documents=named, with_runs=80)
+    asked = spec("Masking", party_size=20, documents=named, with_runs=50)
     short = cleared(base, asked, rounds=1)
     assert (short["outcome"], short["allowed"], short["clearance"]) == ("out-of-rounds", 0, None)
     assert "33 documents are left that no audit has proved by themselves" in short["reason"]

@@ -114,6 +114,7 @@ def _listening() -> Iterator[list[NoisedNumbers]]:
         _heard.reset(token)
 
 
+@threadpool_limits.wrap(limits=1)  # a product's last bits depend on how many threads share it
 def undeclared(mechanism: Mechanism, databases: Iterable[Database]) -> dict[str, str]:
     """Releases whose chance is not declared, each with what shows it: every database runs with two generators."""
     reasons: dict[str, str] = {}
@@ -121,8 +122,7 @@ def undeclared(mechanism: Mechanism, databases: Iterable[Database]) -> dict[str,
     draws: list[tuple[NDArray[np.str_], Floats]] = []
     for place, database in enumerate(databases):
         try:
-            with threadpool_limits(1):  # a product's last bits depend on how many threads share it
-                first, second = (_run(mechanism, database, [place, repeat]) for repeat in range(2))
+            first, second = (_run(mechanism, database, [place, repeat]) for repeat in range(2))
             findings = {name: _of_one(first, second, name) for name in sorted({*first[0], *second[0]})}
         except Exception as error:  # somebody else's code
             return {mechanism.name: _FAILS.format(failure_of(error))}
