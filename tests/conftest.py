@@ -52,8 +52,8 @@ QUICK: dict[str, dict[str, object]] = {
         "ksdp.audit.statistics.further.MOST_RUNS": 0,
     },
 }
-"""What stands where in a test without a mark. Training, new processes, waiting for a disk and drawing documents are
-most of a small audit; in so small a corpus, absence proves nearly everybody, and then nobody is measured."""
+"""What stands where in a test without a mark. Training, new processes, waiting for a disk and drawing documents
+are most of a small audit; in so small a corpus, absence proves nearly everybody, and then nobody is measured."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -56,10 +56,15 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    return [*ast.walk(parsed(path))]
+
+
+@cache
 def imported(path: Path) -> tuple[tuple[int, str], ...]:
     """Lines and modules, with those that only type checkers import."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:  # what is taken may be a module
@@ -163,7 +168,7 @@ def test_one_class_name_means_one_thing() -> None:
     """Public classes; what begins with `_` is known to its module alone."""
     places: dict[str, list[str]] = {}
     for path in (path for room in ROOMS for path in modules(room)):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
@@ -296,7 +301,7 @@ def test_a_private_function_has_one_line_of_docstring() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for room in ROOMS
         for path in modules(room)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("_")
         and not node.name.startswith("__")

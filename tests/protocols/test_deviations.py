@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,8 @@ def test_every_row_about_deviations_has_tests_and_every_such_test_a_row() -> Non
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     section = text.split("## What parties that deviate can do\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("|")][2:]
-    calls = (
-        node
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.deviation"
-    )
-    tried = {ast.literal_eval(call.args[0]) for call in calls}
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+X
     assert len(rows) > 20
     assert {f"{protocol.strip()}: {deviation.strip()}" for protocol, deviation in rows} == tried
 
