@@ -15,6 +15,7 @@ from scipy.stats import ks_2samp
 
 import ksdp
 from ksdp.audit.errors import InputError, InvalidAudit
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.storage import corpora
 
 from ..typed import typed
@@ -126,7 +127,9 @@ def hidden(leak: float) -> tuple[NDArray[np.float64], ksdp.Recorded]:
 
 
 def test_of_many_runs_half_are_learnt_from_and_half_are_tested() -> None:
-    found = ksdp.audit(*hidden(1.0), seed=3)
+    data, recorded = hidden(1.0)
+    assert len([*RecordedRuns(recorded.observables, recorded.inclusion, 40).to_learn_from()]) == 250
+    found = ksdp.audit(data, recorded, seed=3)
     assert (found.summary.runs, found.summary.valid) == (250, True)
     distance = found.statistics["distance"].unstack()
     assert distance["simulated"].min() > 0.6 > 0.5 > distance.drop(columns="simulated").max(axis=None)
