@@ -1,7 +1,5 @@
 """Buckets of tests: an S3 server, or a folder that is reached as an object store is."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

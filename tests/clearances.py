@@ -1,7 +1,5 @@
 """A clearance to change, and what it says where a test says nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any

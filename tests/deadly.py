@@ -1,7 +1,5 @@
 """A process that dies at a chosen one of its writes, syncs and renames."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Fenced blocks of the documentation."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Finished audits, made once a test run by whichever worker asks first: for tests that read or copy them."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pickle

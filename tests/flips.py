@@ -1,7 +1,5 @@
 """Files of which one bit is another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Functions that tests audit; the new process that makes runs again imports this module, and little with it."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

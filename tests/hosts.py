@@ -1,7 +1,5 @@
 """Hosts of a test: network namespaces of this machine, each with a wire to it and no folder of the test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Ports that nobody listens on, and that no other test worker is given."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

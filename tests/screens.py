@@ -1,7 +1,5 @@
 """The summary of a screening that nobody had to run, for tests of what reads screenings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ksdp.audit.results.summary import VERSION

@@ -1,7 +1,5 @@
 """A Prefect server of a test's own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A summary of an audit that nobody had to run, for tests of what reads summaries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

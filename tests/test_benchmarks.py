@@ -1,7 +1,5 @@
 """What only `python -m benchmarks` imports is imported here too."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is needed at run time is listed whole, and nothing of it has a copyleft stronger than the LGPL."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The examples of clusters: specs that are taken, manifests whose parts fit together and start what Dask has."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is written is what is there: generated pages, links, and the tutorial, which runs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

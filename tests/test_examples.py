@@ -1,7 +1,5 @@
 """Examples in docstrings are what Python answers."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

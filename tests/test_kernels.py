@@ -1,7 +1,5 @@
 """Compiled kernels are dropped where what they are made of has changed, and nowhere else."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`docs/audit-and-run.md` is what trying every mechanism with every lever gives today."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

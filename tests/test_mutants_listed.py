@@ -1,7 +1,5 @@
 """The faults that `make validity` plants in the verdict path are still faults of the code as it is."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The papers' tables and figures, on small data: against plain decompositions, and what must come out."""
 
-from __future__ import annotations
-
 import ast
 import json
 from dataclasses import replace

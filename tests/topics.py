@@ -1,7 +1,5 @@
 """A small corpus with topics, in memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 

@@ -1,7 +1,5 @@
 """Commands in this process, as a person types them: a process of their own costs a second."""
 
-from __future__ import annotations
-
 from click.testing import Result
 from typer.testing import CliRunner
 

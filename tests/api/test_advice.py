@@ -1,7 +1,5 @@
 """`ksdp.advise` as a person in a notebook uses it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

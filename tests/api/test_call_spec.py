@@ -1,7 +1,5 @@
 """Settings of a Python call: what `help` says of them, and where warnings point."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from pathlib import Path

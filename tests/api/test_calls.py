@@ -1,7 +1,5 @@
 """`import ksdp` as a person in a notebook uses it."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess

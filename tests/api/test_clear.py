@@ -1,7 +1,5 @@
 """`ksdp.clear` as a person in a notebook uses it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a function announces beside its numbers: which arrays, types, lengths and signs of zeros."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A Flower app: audited by what its README says, and replayed as Flower's own processes run it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

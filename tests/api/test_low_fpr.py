@@ -1,7 +1,5 @@
 """A whole audit of a leak that is certain in some runs and absent in others, with the second limit and without."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs that were made elsewhere, audited from two tables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

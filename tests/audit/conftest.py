@@ -1,7 +1,5 @@
 """A small corpus with topics, in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from ksdp.audit.corpus.matrix import Corpus

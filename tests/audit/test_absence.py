@@ -1,7 +1,5 @@
 """What absence proves, against the exact law of small corpora, every database of which is run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 from math import comb

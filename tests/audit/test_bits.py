@@ -1,7 +1,5 @@
 """Bits of who was in: exact numbers have many, noise hides them, and few documents need few."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

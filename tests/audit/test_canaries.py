@@ -1,7 +1,5 @@
 """Canaries by themselves; what they notice in a whole audit is in tests/tasks/test_slices.py."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Who has copies in an audit, and for which mechanisms and designs they count."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Coverage: every array that a run opens is read by a tested statistic, or nothing is clear."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Which documents are measured together, and whose values stay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """More runs continue a design, and cost half of the level."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

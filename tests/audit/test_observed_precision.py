@@ -1,7 +1,5 @@
 """In which precision an audit looks at what is announced, and what single precision would hide."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

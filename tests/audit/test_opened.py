@@ -1,7 +1,5 @@
 """An audit as one named party: whose documents are drawn, and what stands beside them."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

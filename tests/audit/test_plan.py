@@ -1,7 +1,5 @@
 """Plans: what is refused before work, what identifies runs, and who is in a database."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pairs of runs through a real mechanism with noise of public size."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

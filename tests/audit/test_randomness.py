@@ -1,7 +1,5 @@
 """Streams of random numbers: one a purpose."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

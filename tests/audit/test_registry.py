@@ -1,7 +1,5 @@
 """Mechanisms and statistics by name, ours and a user's."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may follow what, for one person and for two."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

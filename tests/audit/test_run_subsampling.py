@@ -1,7 +1,5 @@
 """Which runs a test reads: decided by seed and bits, as strong as all of them, and the same values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

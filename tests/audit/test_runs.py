@@ -1,7 +1,5 @@
 """Blocks of values: the same from the store as from sampling, controls in place, faults named."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

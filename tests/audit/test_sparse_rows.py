@@ -1,7 +1,5 @@
 """Rows that are taken, and rows with the same content, against every pair compared."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is written of the spec is what checks it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ..scripts import script

@@ -1,7 +1,5 @@
 """A risk appetite from the file to the exit code: kept once, and listed whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line as a person finds it: version, groups, abbreviations, tables, first specs, refusals."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

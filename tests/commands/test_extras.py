@@ -1,7 +1,5 @@
 """An audit does without what only parties, pages, schedules, noise and advice need."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

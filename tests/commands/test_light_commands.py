@@ -1,7 +1,5 @@
 """What people type every minute imports no numerics: counted in modules, as seconds are those of a machine."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

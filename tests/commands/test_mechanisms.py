@@ -1,7 +1,5 @@
 """The commands `mechanisms` and `claim`, as a person runs them."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A prompt that nobody answers ends the command in a line that says so."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

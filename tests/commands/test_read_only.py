@@ -1,7 +1,5 @@
 """A store on a file system that takes no writes: whoever reads it can, whoever would write is told in one line."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """SIGTERM ends a command at once, with its children, and one line."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

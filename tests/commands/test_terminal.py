@@ -1,7 +1,5 @@
 """One plain line a stage where there is no terminal; units a second and the time left where there is one."""
 
-from __future__ import annotations
-
 import io
 import time
 

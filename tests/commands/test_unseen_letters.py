@@ -1,7 +1,5 @@
 """What nobody sees in a name never reaches a terminal as it is: it is written as its number."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

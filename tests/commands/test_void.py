@@ -1,7 +1,5 @@
 """What is shown of a void audit says so, of a document as of the whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

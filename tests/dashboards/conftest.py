@@ -1,7 +1,5 @@
 """Finished audits to look at: real tests and decisions on seeded values, written as the flow writes them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

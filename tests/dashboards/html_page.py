@@ -1,7 +1,5 @@
 """A page of HTML, read back as a browser would."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 VOID_ELEMENTS = {"meta", "link", "br", "wbr"}

@@ -1,7 +1,5 @@
 """Every route by TestClient: status, headers, filters, forms, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

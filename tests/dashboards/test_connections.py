@@ -1,7 +1,5 @@
 """Connections that do not get on, too many of them, and the proxy that pages name."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Whatever is asked of any address of the dashboard, it answers, and never with a traceback."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote, urlencode
 

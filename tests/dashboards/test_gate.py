@@ -1,7 +1,5 @@
 """Who may look, from where; and the command's refusals before anything listens."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

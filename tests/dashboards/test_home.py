@@ -1,7 +1,5 @@
 """What needs somebody today: each cause once, and a green light only for a signature that stands."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

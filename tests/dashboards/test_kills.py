@@ -1,7 +1,5 @@
 """A killed dashboard loses no decision that it has confirmed."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import multiprocessing

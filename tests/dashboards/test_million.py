@@ -1,7 +1,5 @@
 """A million documents: every page within a second. Ten seconds to set up, so `make validity` runs it."""
 
-from __future__ import annotations
-
 import json
 import time
 import tracemalloc

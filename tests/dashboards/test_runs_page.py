@@ -1,7 +1,5 @@
 """The page "Runs": what a party took part in, from what is kept of it."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

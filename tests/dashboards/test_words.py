@@ -1,7 +1,5 @@
 """How numbers and names are written."""
 
-from __future__ import annotations
-
 import pytest
 
 from ksdp.dashboards.words import duration, label, p_value

@@ -1,7 +1,5 @@
 """A real Prefect server for the tests of this folder, a small corpus, and the command as a person runs it."""
 
-from __future__ import annotations
-
 import html
 import io
 import json

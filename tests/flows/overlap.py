@@ -1,7 +1,5 @@
 """The source of somebody's own statistic: what a document shares with the announced total."""
 
-from __future__ import annotations
-
 OVERLAP = """
 @dataclass(frozen=True)
 class Overlap:

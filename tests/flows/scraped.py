@@ -1,7 +1,5 @@
 """What Prometheus would read."""
 
-from __future__ import annotations
-
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families

@@ -1,7 +1,5 @@
 """How strong attacks are: leaks are planted for documents that an audit called clear, and it audits again."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

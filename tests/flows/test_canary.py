@@ -1,7 +1,5 @@
 """A word that stands in documents alone is found nowhere afterwards: in no file, log, database, page or output."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Corpora and specs that were damaged or written to harm: each is taken or refused, soon, in little memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import multiprocessing

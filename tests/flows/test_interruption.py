@@ -1,7 +1,5 @@
 """Ctrl-C ends a run that swallows it, and one that loses it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

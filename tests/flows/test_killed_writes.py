@@ -1,7 +1,5 @@
 """Killed at any write or deletion: what is there is whole, and the same call makes the rest."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

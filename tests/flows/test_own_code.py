@@ -1,7 +1,5 @@
 """Mechanisms and statistics that lie beside a spec: found, checked against their contracts, tried once."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

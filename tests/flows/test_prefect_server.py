@@ -1,7 +1,5 @@
 """The message for a server that refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

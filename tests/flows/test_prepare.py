@@ -1,7 +1,5 @@
 """What is refused depends on the mechanism, and a refusal writes nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`ksdp check` names all damage and makes again what it can; `ksdp prune` deletes what nothing rests on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Identities and secrets that a seed decides, and who deviates; plain functions, as tables of cases need them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from itertools import count

@@ -1,7 +1,5 @@
 """SECURITY.md says what nodes that deviate can do; every row has tests that deviate so."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

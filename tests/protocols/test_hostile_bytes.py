@@ -1,7 +1,5 @@
 """Whatever bytes a peer sends, a reader takes them or ends the run with a reason: nothing else is raised."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.metadata import version

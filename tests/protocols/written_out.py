@@ -1,7 +1,5 @@
 """Primitives written out as their standards define them, to compare with: neither fast nor constant in time."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 

@@ -1,7 +1,5 @@
 """Stores with audits or a schedule in them that nobody had to run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime

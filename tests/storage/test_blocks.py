@@ -1,7 +1,5 @@
 """Blocks: whole or absent, never stale, damage named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

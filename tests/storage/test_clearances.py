@@ -1,7 +1,5 @@
 """A clearance is refused for exactly what is wrong with it, and no byte of it changes unnoticed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A flipped bit anywhere is a refusal: in a file, and in the line that says what it should be."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

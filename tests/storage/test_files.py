@@ -1,7 +1,5 @@
 """TOML that a person wrote: read, or refused by the file's name."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Findings come back as they were written."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A flipped bit in any kind of stored file is refused in one line, or what is read is what was written."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime

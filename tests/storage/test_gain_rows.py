@@ -1,7 +1,5 @@
 """Ratings divided by time, against pandas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

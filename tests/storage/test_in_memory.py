@@ -1,7 +1,5 @@
 """A vocabulary that names the columns of what a program holds is what is counted, as in a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

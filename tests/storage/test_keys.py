@@ -1,7 +1,5 @@
 """Key files: private to their owner, never overwritten, refused where they are something else."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Locks between processes: who waits, who is refused, and what a dead holder leaves behind."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

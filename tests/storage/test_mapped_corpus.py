@@ -1,7 +1,5 @@
 """A corpus comes back from disk as it was, without being read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

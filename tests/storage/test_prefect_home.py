@@ -1,7 +1,5 @@
 """The password of the server is whole, and for its owner alone."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files at a URL: what is written is read again, in parts too; a server's silence is not a damaged file."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The store's folders, whole writes and keys."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """What the dashboard's tests look at."""
 
-from __future__ import annotations
-
 from ..dashboards.conftest import history_store, own_store
 
 __all__ = ["history_store", "own_store"]

@@ -1,7 +1,5 @@
 """An audit on hosts that share no folder, over S3; workers die, the scheduler starts anew: the same table."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Dask workers: calls outlive who made them and who handed them out; clusters by name; none without TLS."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

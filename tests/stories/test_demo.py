@@ -1,7 +1,5 @@
 """From the wheel: an audit without any extra, and the first audit of the documentation, typed as it stands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The how-to pages, typed as they stand: every fenced command and every block of Python runs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

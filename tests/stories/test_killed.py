@@ -1,7 +1,5 @@
 """An audit is stopped, killed, or loses its server or worker: the same command goes on to the same result."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

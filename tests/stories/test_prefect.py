@@ -1,7 +1,5 @@
 """Flows on somebody's own Prefect server: deployed to a work pool, and run by a process worker."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

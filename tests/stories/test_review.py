@@ -4,8 +4,6 @@ A console error or a request that leaves the host fails any test here. With KSDP
 documentation are written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Strangers at every door that ksdp opens: the workers', the pages', and a folder with modules of theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Three organisations on this machine: from an audit to a clearance to a run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A worker rebuilds the plan of an audit, with the code of whoever started it or not at all."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs are told of as they are made, and nothing of that stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

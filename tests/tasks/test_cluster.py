@@ -1,7 +1,5 @@
 """Nobody but whoever started a cluster runs code in it."""
 
-from __future__ import annotations
-
 import pytest
 
 from ksdp.audit.errors import InputError

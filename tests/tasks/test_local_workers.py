@@ -1,7 +1,5 @@
 """Workers without a scheduler: results in order, deaths made good, and nobody left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

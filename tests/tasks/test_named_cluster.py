@@ -1,7 +1,5 @@
 """A cluster by the name of its class: of installed packages alone, with TLS, or not at all."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

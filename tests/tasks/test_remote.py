@@ -1,7 +1,5 @@
 """Workers that see nothing of the client's store: the same blocks, tests and pairs by URL, bit for bit."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Mechanisms whose runs are not what they will be again: each is void, and what is wrong with it is named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Slices of a whole audit, through the store: bits that are not those of the databases void it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

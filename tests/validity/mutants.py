@@ -10,8 +10,6 @@ for each list of tests; each mutant gets a fork, in which the functions of its m
 text. A constant of a module is changed for that module alone. Kernels of the verdicts run uncompiled.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Who is in which run, and what statistics of nothing have in common: drawn for audits that are replayed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 __all__ = ["dependent_values", "shared_inclusion"]

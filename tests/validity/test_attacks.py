@@ -1,7 +1,5 @@
 """The harness of attacks counts what a product that is broken on purpose loses, and what it does not say."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

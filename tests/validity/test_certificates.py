@@ -1,7 +1,5 @@
 """Certified bounds against the true total variation, and against what is measured. Each test prints its line."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every differentially private mechanism against its own claim, in many runs. Each test prints its line."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounds on epsilon and on attacks, and the test of the tails, replayed. Each test prints what it checks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Slow on purpose (`make validity`). Each test prints the figures that it checks.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

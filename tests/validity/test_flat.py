@@ -4,8 +4,6 @@ A share c of the runs with the document lies below all others, a share c of thos
 between them both are one law: given how many lie outside, every order of what lies between is equally likely.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

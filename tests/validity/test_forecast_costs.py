@@ -1,7 +1,5 @@
 """CPU seconds that `ksdp plan` forecasts are those of audits, within a factor of two, for several mechanisms."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Forecast runs against the runs that simulated audits need. Each test prints the figures that it checks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

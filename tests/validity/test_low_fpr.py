@@ -4,8 +4,6 @@ Every document of a replay is at the limit, in one way or another, and far below
 has is false, so that one among them is a false discovery rate of one.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

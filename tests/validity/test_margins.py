@@ -5,8 +5,6 @@ of two values, ties, arms of 3 % and 97 %. Each is false whatever is said of it,
 (or "clear") among them is a false discovery rate of one: it may happen in at most the level of the replays.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

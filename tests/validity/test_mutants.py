@@ -1,7 +1,5 @@
 """No planted fault of the verdict path survives its tests."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the linear attack tells, on real data: no pinned case loses more than 2 % of its D."""
 
-from __future__ import annotations
-
 import pytest
 from benchmarks import data_folder
 from benchmarks.power import CASES, EXPECTED, TOLERANCE, Case, measured

@@ -1,7 +1,5 @@
 """The bound of one release, replayed: coverage, power, its controls and the interval of the area."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

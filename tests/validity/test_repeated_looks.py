@@ -1,7 +1,5 @@
 """Looking again and again: within an audit, and over a year of audits. Each test prints what it checks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

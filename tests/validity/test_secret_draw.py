@@ -1,7 +1,5 @@
 """What a run of secret draws gives away of who is held: the share drawn of what it gives away of who is in it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

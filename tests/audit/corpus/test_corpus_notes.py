@@ -1,7 +1,5 @@
 """What is said of the rows before an audit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Groups: a person's documents are in or out together, in every design, and are known as one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Levers of a corpus: columns, public units, a public basis, clipping, and the way back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

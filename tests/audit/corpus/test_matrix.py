@@ -1,7 +1,5 @@
 """The corpus value: what it refuses, and what its hash depends on."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

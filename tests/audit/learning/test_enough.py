@@ -1,7 +1,5 @@
 """From how many documents on noise hardly costs anything: the formulas against what runs really show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """What is gained: against plain loops, and where joining is worth nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a basis keeps, against a dense reconstruction and against scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

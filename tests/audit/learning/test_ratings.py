@@ -1,7 +1,5 @@
 """Predictions from topics, against plain least squares and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Chance of somebody's own mechanism: what is declared, what is not, and that the law is the declared one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Claims against runs; the proof over many seeds is in tests/validity."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 

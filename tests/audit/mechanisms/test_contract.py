@@ -1,7 +1,5 @@
 """What every mechanism keeps: it announces what it says, by its seed alone, and refuses what it cannot do."""
 
-from __future__ import annotations
-
 import pickle
 from math import inf, nan
 from typing import Any

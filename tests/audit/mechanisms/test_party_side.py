@@ -1,7 +1,5 @@
 """Parties that are driven in step by a trusted party."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

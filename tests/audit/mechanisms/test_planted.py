@@ -1,7 +1,5 @@
 """Leaks that are planted in what runs announce."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

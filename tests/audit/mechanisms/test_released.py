@@ -1,7 +1,5 @@
 """One release that exists already: guesses of which document of a pair was in, and what must show nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

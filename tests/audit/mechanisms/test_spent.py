@@ -1,7 +1,5 @@
 """What several runs give away together: the exact law, against an accountant and samples."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Products of sparse rows with panels: bit for bit what a loop in plain Python adds up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Symmetric matrices as vectors of the same length."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A risk appetite: every criterion is listed, and what is void or unread is never a pass."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Three layers of risk: what is declared never enters what was measured, and the combined one is a bound."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

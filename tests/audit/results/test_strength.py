@@ -1,7 +1,5 @@
 """What an audit found of leaks that were planted, in words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

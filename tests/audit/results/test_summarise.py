@@ -1,7 +1,5 @@
 """From tests to a summary, against readings made document by document."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

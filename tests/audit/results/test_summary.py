@@ -1,7 +1,5 @@
 """Summaries come back from JSON as they were, and nothing else is taken for one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import FrozenInstanceError, replace
 

@@ -1,7 +1,5 @@
 """A search's leak, the levers of a spec, and what is advised."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Attempts are counted whatever was changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

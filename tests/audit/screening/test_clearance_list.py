@@ -1,7 +1,5 @@
 """Who is listed, and whether the words say how many."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Leaks of known size for an audit to find."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """A round has the fewest runs that narrow its bands."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st

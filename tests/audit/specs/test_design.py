@@ -1,7 +1,5 @@
 """Designs: sizes, balance, independence, and the same table in any order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Specs: unknown keys, wrong values, defaults, and the hash."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The paper's statistics as printed: every d x d matrix in full, one document at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

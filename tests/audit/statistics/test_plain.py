@@ -1,7 +1,5 @@
 """What all statistics say of themselves."""
 
-from __future__ import annotations
-
 from ksdp.audit.contract import Release
 from ksdp.audit.mechanisms.pem.mechanisms import PEMKMeans
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth

@@ -1,7 +1,5 @@
 """Statistics of all rounds against dense arithmetic, written differently."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """The statistic learnt from simulated runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Bounds on every attack: what they are made of, and what they refuse."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations, product

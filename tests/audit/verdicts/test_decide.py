@@ -1,7 +1,5 @@
 """Verdicts on documents whose truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

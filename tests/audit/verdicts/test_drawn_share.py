@@ -1,7 +1,5 @@
 """Bounds of the share that leaks: the law of the draw against SciPy's, and coverage where p-values depend."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

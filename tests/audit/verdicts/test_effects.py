@@ -1,7 +1,5 @@
 """Bounds against SciPy's, against a loop written from the definition, and their coverage."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

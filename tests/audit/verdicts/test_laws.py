@@ -1,7 +1,5 @@
 """The exact null law against SciPy's, against exact integers, and against a count of every order."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

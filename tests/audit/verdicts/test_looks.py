@@ -1,7 +1,5 @@
 """Looks in whole blocks, levels that add up, and a seed of their own for fresh runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """True positives at 1 % false ones: levels by simulation, ties by brute force, and every way to be clear."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

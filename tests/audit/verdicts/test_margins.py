@@ -1,7 +1,5 @@
 """Above the margin, below it: p-values against integrals, brute force and simulation."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

@@ -1,7 +1,5 @@
 """Mixed-up tables of recorded runs: told from tables that belong together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

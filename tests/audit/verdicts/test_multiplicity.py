@@ -1,7 +1,5 @@
 """Corrections against SciPy's and against step-by-step definitions."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

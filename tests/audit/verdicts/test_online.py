@@ -1,7 +1,5 @@
 """LORD++ against the published recursion written out, spending against its sum."""
 
-from __future__ import annotations
-
 import json
 import re
 

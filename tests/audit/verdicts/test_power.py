@@ -1,7 +1,5 @@
 """Forecasts against decisions made on simulated audits."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The tails' p against SciPy's, and the level with ties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The law given ties against an enumeration of every split, exact integers, and the law without ties."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

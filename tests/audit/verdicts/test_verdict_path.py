@@ -3,8 +3,6 @@
 Each expectation is written out by hand, by enumeration or by SciPy; nothing here needs a compiled kernel.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

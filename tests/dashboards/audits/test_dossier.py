@@ -1,7 +1,5 @@
 """The dossier: what is declared changes no number, what is missing is named, a void audit covers nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What a pipeline is given: every rule, whether it holds or not, no text of a document, exit codes as asked."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

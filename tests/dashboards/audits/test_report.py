@@ -1,7 +1,5 @@
 """The report: read back as a browser would, from audits that were really decided."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a report says of a mechanism's own claim."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

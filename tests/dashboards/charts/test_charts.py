@@ -1,7 +1,5 @@
 """Charts, read back number by number from their markup."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from xml.etree import ElementTree

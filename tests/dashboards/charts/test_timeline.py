@@ -1,7 +1,5 @@
 """Time drawn to scale: marks where they belong, lines that stop in gaps and at void audits."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 

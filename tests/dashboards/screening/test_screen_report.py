@@ -1,7 +1,5 @@
 """The page of a screening, for every outcome: what it says, what it never loads, and text that stays text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

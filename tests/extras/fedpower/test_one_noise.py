@@ -1,7 +1,5 @@
 """The sum with one noise, over the rounds of a run: what comes out, what the server sees, what ends it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Paillier against its definition, with numbers small enough to follow and keys large enough to mean it."""
 
-from __future__ import annotations
-
 import math
 
 import gmpy2

@@ -1,7 +1,5 @@
 """The source of somebody's own PEM functions: the sum of every column."""
 
-from __future__ import annotations
-
 OWN = """
 from dataclasses import dataclass
 from ksdp.audit.mechanisms.pem.algorithm import PemState

@@ -1,7 +1,5 @@
 """A PEM run in one process, whose messages a test may change or lose, and tiny data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

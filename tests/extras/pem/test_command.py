@@ -1,7 +1,5 @@
 """The command `pem`, as a person runs it: results, refusals before anything starts, Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The examples of own PEM functions, against scikit-learn and NumPy."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """PEM between hosts: real sockets, real TLS; what comes out, who may be missing, and what ends a run."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

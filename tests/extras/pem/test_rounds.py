@@ -1,7 +1,5 @@
 """The rounds of PEM announce what the ideal run announces, and survive what may happen."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whole numbers of a file of PEM, of the protocol file and of PEM's mechanisms: refused where they are none."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

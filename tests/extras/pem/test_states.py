@@ -1,7 +1,5 @@
 """PEM's states travel as bytes, and nothing damaged passes for one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """An audit of documents that absence proves: what is stored of them, and what commands and pages say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

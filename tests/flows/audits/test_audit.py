@@ -1,7 +1,5 @@
 """Audits as a person types them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From a spec with a certificate to verdicts, report and pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ksdp test` may name statistics because of what was seen in the same runs: it has no verdict."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A claim, audited and stored, beside the audit of the same mechanism: on its page and in its report."""
 
-from __future__ import annotations
-
 import html
 import re
 import sys

@@ -1,7 +1,5 @@
 """What several coalitions see: a spec for each at its part of the level, listed together and compared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents with many copies, from spec to verdict, report, page and clearance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A corpus in a bucket: planned, audited and scheduled as the same files here; nothing of it stays."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flips in every kind of stored file of a finished audit: none is silent, and the same command repairs all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

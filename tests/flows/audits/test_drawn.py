@@ -1,7 +1,5 @@
 """An audit of documents drawn at random says what it knows of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What an audit keeps is what was said before, and what it moves follows from that."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

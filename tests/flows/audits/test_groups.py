@@ -1,7 +1,5 @@
 """Groups through the commands: planned, audited, cleared; a clearance lists all documents of a group or none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

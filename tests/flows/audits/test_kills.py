@@ -1,7 +1,5 @@
 """Killed at any write, sync or rename, an audit is finished by the same command, with the same findings."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

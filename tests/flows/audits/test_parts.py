@@ -1,7 +1,5 @@
 """Documents measured part by part, values that go when they are tested: the same tables, and a smaller store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Where an audit runs: in this process, in workers of this machine, or where a server or a cluster is named."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`ksdp test RELEASE --data IN --against OUT`: files of documents, of one release, and of scores."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stages that an earlier version of an audit reached, and this one does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One audit at a margin with sensitive, clear and detected documents, as its report and its pages tell it."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

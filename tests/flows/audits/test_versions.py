@@ -1,7 +1,5 @@
 """`ksdp test SPEC --data EDITED`: what stored runs tell to somebody who knows edited versions alone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flows on somebody's own Prefect server: deployed to a work pool, run by a process worker, or called."""
 
-from __future__ import annotations
-
 import pytest
 
 import ksdp.flows

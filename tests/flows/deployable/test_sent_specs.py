@@ -1,7 +1,5 @@
 """A spec that is sent to a deployed flow starts no cluster where that runs, and sends nothing in the clear."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Gain and advice from files to a page and a spec, in this process."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

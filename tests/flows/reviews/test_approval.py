@@ -1,7 +1,5 @@
 """The flow that waits for people, under a real server."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

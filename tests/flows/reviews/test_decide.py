@@ -1,7 +1,5 @@
 """From an audit through people to a clearance that a protocol run accepts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

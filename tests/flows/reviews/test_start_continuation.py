@@ -1,7 +1,5 @@
 """More runs from the dashboard: queued, killed, started again, done. The real command in a process of its own."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

@@ -1,7 +1,5 @@
 """What a party enters with, from the files beside it: all its documents, or those on a clearance signed here."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

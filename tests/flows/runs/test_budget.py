@@ -1,7 +1,5 @@
 """A budget over time: every run is written down before data moves, and one too many is refused before anything."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

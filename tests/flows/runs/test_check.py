@@ -1,7 +1,5 @@
 """What `ksdp party --check` finds: what a run would refuse, and every peer, over real sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

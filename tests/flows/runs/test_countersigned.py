@@ -1,7 +1,5 @@
 """One protocol file, signed by all: what changed since is named; a stranger's file hurts nobody."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs that open their final output alone: the result, two organisations, clearances."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 

@@ -1,7 +1,5 @@
 """The way from an audit to a finished run is walked as the example says, with smaller numbers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Processes that one run starts: their messages, their ends, and what is left of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

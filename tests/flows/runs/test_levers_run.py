@@ -1,7 +1,5 @@
 """PD-PCA and the safe mechanism with levers: from parties' files, in one process, to what the audit simulates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A party is killed at any event or write: the others end by its name or with the result, and it runs again."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Mechanisms with noise over real TLS, with a server where they need one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs of several organisations over real TLS, each in a thread: from their files to the same result."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

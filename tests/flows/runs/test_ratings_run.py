@@ -1,7 +1,5 @@
 """Three organisations with ratings: from their audit's spec and clearance to predictions for their own users."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

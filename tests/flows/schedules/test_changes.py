@@ -1,7 +1,5 @@
 """What a schedule looks at again, besides new and changed documents."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

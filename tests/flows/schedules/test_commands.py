@@ -1,7 +1,5 @@
 """The schedule family as typed: what it writes, what it refuses, and its exit codes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path

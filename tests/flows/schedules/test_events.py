@@ -1,7 +1,5 @@
 """Events that automations on a Prefect server trigger on: their names, what they say, and that they arrive."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """What Prometheus scrapes, from a real port."""
 
-from __future__ import annotations
-
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A schedule's runs one after the other, with a real Prefect server: first, unchanged, changed, failed, slow."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

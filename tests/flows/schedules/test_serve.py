@@ -1,7 +1,5 @@
 """`ksdp serve` as a person runs it: killed in the middle of a run, started again, paused by Prefect, stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

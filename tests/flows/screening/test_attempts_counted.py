@@ -1,7 +1,5 @@
 """Whoever clears again with another seed is told how often the question was asked."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A list whose documents are certified: what its clearance and `ksdp verify` say of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ksdp clear SPEC` as typed: a key that has a passphrase, words at the end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

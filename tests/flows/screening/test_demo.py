@@ -1,7 +1,5 @@
 """What the demo says of its audits, and what it signs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One excluded document, tried through every command that could let it into a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

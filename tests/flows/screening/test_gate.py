@@ -1,7 +1,5 @@
 """What a gate lets through: listed documents as they were audited, under a clearance in force by a trusted key."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a mechanism's noise proves clears every document before any run, where it is at most the margin."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

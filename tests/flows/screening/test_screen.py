@@ -1,7 +1,5 @@
 """A list is audited by itself before it is signed: a second layer that the first one hid is left out."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path

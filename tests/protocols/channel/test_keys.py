@@ -1,7 +1,5 @@
 """Both ends get the same key, nobody another one; envelopes hold only unchanged."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rounds and the machines that speak in them."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields and arrays to bytes and back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

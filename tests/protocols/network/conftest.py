@@ -1,7 +1,5 @@
 """Parties with real keys on real sockets of this machine; plain functions, because tests make several."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

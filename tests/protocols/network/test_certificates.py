@@ -1,7 +1,5 @@
 """Who may talk to whom: handshakes in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Frames of one connection: read as they were written, none too long."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

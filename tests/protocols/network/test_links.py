@@ -1,7 +1,5 @@
 """A peer with a good key that does not keep to the frames: a message twice, early, late or too long."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Who disappears in the middle ends every run that needs everybody, and all others say who it was."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

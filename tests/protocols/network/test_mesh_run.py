@@ -1,7 +1,5 @@
 """Runs over real TLS among parties in one event loop: they agree; what a bad network or a bad peer does."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """What somebody sees who reads the wire between two parties: TLS records, their lengths and their times."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

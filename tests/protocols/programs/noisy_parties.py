@@ -1,7 +1,5 @@
 """Runs of mechanisms with noise in one process, with noise that a seed decides; plain functions."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A run that opens its final output alone, in one process: what everybody learns, and what ends it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """PD-NMF that opens its topics alone, in one process: those of the ideal functionality, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs that parties may leave: what comes out, how much noise is left, what is refused."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Noise on shares: a run opens what the audited mechanism releases."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """PD-SVD and PD-PCA with hidden norms, in one process: what is announced, by whom it is computed, what ends it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shares with noise are whole numbers of steps, and bounded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A whole run in one process: what everybody learns, and what ends it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One party's program of PD-NMF on ratings, against the mechanism that is audited."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

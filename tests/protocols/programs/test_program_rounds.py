@@ -1,7 +1,5 @@
 """Mechanisms with noise among parties in one process: sums, and what ends a run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

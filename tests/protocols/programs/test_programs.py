@@ -1,7 +1,5 @@
 """The registry of programs, against all mechanisms that there are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What parties compare, and that nothing damaged passes for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The secret draw: its share, that it is a party's own, and that it stays."""
 
-from __future__ import annotations
-
 import hmac
 
 import numpy as np

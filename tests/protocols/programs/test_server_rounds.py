@@ -1,7 +1,5 @@
 """A run with a server that collects: what everybody learns, what the server sees, what ends it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

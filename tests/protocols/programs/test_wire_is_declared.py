@@ -1,7 +1,5 @@
 """What the requests of a run open, number by number, beside what the audit of the mechanism declares."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

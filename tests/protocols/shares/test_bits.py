@@ -1,7 +1,5 @@
 """Comparisons by bits that two parties hold, beside Python's integers; and that what is told hides them."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

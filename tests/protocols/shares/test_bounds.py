@@ -1,7 +1,5 @@
 """Sizes that are said of products, on data at the limits: by them nothing wraps, and masks hide what is opened."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """Numbers modulo the prime: words, residues and shares."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

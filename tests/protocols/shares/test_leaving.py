@@ -1,7 +1,5 @@
 """Sums that parties may leave: who is in the sum, what is opened of whom, what ends them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace

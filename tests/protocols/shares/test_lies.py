@@ -1,7 +1,5 @@
 """One party lies in every rounding and opening: the run ends, or what is opened is no longer than it may be."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import struct

@@ -1,7 +1,5 @@
 """Arithmetic and functions of matrices on shares, three parties in one process, beside NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of a sum divided by their lengths, on shares, beside the ideal functionality."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Topics on shares, three parties in one process, beside the sweeps of the mechanism in the clear."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All three computing parties in one process."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any

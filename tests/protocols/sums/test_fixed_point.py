@@ -1,7 +1,5 @@
 """Fixed point against exact fractions; nothing wraps."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Keystreams against AES block by block; no number twice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

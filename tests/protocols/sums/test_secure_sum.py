@@ -1,7 +1,5 @@
 """Secure sums: what comes out, what a message says, what ends them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Findings about claims, in a store."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Who continues an audit, and what a file says once its writer is dead."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

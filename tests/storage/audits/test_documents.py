@@ -1,7 +1,5 @@
 """Values of any document, read back from blocks as workers write them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

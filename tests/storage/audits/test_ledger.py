@@ -1,7 +1,5 @@
 """The ledger of audits: nothing is counted twice, lost or taken back."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

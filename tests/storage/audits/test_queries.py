@@ -1,7 +1,5 @@
 """Answers without reading everything, against pandas, which reads everything."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

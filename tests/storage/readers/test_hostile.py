@@ -1,7 +1,5 @@
 """Files that strangers make: `tests/stories/test_strangers.py` hands them to the command."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

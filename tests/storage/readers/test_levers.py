@@ -1,7 +1,5 @@
 """Levers from their files: the same rows for an audit and for a party, and refusals that name the file."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of strangers that would take the memory of the machine, or never end."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """JSON arrays, workbooks and NumPy's files are read like a CSV, and refused with the place of the fault."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """A corpus at URLs is the corpus of the same files here, one version of each, and nothing of it stays."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import tempfile

@@ -1,7 +1,5 @@
 """A table as offices export them: commas, thousands, words for what is missing, dates, categories."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

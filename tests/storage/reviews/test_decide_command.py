@@ -1,7 +1,5 @@
 """Deciding on the command line: by two persons, and with nothing in the list of processes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

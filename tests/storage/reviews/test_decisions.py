@@ -1,7 +1,5 @@
 """Recording decisions: whole or not at all, by one person or two, from several processes at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

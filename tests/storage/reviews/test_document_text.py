@@ -1,7 +1,5 @@
 """Looks at texts: all are there, in order, and none can be taken out unnoticed."""
 
-from __future__ import annotations
-
 import sys
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No entry can be changed, left out or moved unnoticed, and a crash is told from a forgery."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Results are written whole and never over others; a transcript is there line by line."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

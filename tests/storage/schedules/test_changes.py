@@ -1,7 +1,5 @@
 """Verdicts as they stand and their drift, against a walk over dictionaries."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Schedules as files: what is refused, what is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """What every NMF is tried on: penalties, none, each one alone and all together; documents of a few topics."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

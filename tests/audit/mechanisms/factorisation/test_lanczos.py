@@ -1,7 +1,5 @@
 """Eigenvalues and last components against LAPACK's whole decomposition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

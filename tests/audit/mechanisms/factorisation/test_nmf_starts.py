@@ -1,7 +1,5 @@
 """The start by secure sums, against the centralised one, and what must refuse it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """The space that all announced blocks span, against iterating for real; and what blocks give away."""
 
-from __future__ import annotations
-
 import hashlib
 from itertools import pairwise
 from pathlib import Path

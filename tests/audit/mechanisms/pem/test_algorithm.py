@@ -1,7 +1,5 @@
 """Blocks, states and the clipping that no record escapes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The three algorithms: without noise they are the plain ones, with noise they come near as epsilon grows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations
 from math import inf

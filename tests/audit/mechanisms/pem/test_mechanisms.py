@@ -1,7 +1,5 @@
 """PEM as mechanisms that the audit accepts, and the epsilon that they claim, measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Splitting, dynamic L, sampling and what it all adds up to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Counts and V in one run: against dense algebra, and what its counts say of who is in, and of who is held."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

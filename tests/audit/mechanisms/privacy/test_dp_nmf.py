@@ -1,7 +1,5 @@
 """DP-NMF against PD-NMF, and its sensitivity against records that try hard."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """The three forms of FedPower: formulas, limits, schedules."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The noisy power method."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

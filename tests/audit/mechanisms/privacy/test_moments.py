@@ -1,7 +1,5 @@
 """Second moments with noise of public scale: what they announce, what one record changes, what is promised."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibrations against the definition, accountants against each other, samplers against their laws."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise of the stated size on every array but the plain ones; what every statistic then makes of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise on what parties ask for, and the transcript of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

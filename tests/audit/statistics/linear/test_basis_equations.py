@@ -1,7 +1,5 @@
 """The equations that singular vectors solve: they hold, they tell who was in, and they rule out nobody who was."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

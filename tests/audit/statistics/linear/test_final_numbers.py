@@ -1,7 +1,5 @@
 """Numbers of a final output that say who was in to whoever follows the run, which no column does, are counted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Filters of rounds where `noisy` adds noise: both noises are reckoned with; the first round stands alone too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

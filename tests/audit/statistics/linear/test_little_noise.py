@@ -1,7 +1,5 @@
 """Numbers with hardly any noise: a solution tells everybody by them, steps do not find it, so they are counted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

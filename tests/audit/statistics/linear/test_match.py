@@ -1,7 +1,5 @@
 """The matched filter on V: first-order theory, its covariances, and what it sees that energies do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Statistics of announced second moments, against dense forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

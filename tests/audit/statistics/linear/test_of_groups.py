@@ -1,7 +1,5 @@
 """Groups in a run, by equations with one unknown a group."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """What documents add to sums: products that never write it out, against each number by itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@ A way to solve linear systems stays where dropping it costs more than 2 % of D h
 has more cases on real data (`tests/validity/test_power.py`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from benchmarks.power import Case, scores

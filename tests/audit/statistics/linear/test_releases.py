@@ -1,7 +1,5 @@
 """The matched filter on noisy sums of second moments: what documents add, and who is in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

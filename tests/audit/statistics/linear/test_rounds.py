@@ -1,7 +1,5 @@
 """Matched filters on rounds: terms against what mechanisms announce, filters against plain ones, who is in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

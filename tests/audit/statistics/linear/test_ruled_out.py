@@ -1,7 +1,5 @@
 """Who cannot have been in a run: against plain loops, and what the filters say of the others."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

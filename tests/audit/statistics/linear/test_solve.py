@@ -1,7 +1,5 @@
 """How a run's equations are solved: which way, and each way against the same with all terms written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The most even draw: against its definition, solved by SciPy, and against linear solutions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

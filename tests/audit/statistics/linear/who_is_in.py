@@ -1,7 +1,5 @@
 """That a matched filter of noisy sums tells who is in a run, whoever else takes part."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
