@@ -34,12 +34,8 @@ kernels: setup
 demo: kernels
 	$(BIN)/ksdp demo --store demo-audit
 
-# Without a cache, mypy reads for most of a minute, on one core: it does so beside the tests.
-test: kernels
-	$(BIN)/ruff check .
-	$(BIN)/python tools/plain_english.py
-	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/stories --ignore tests/validity; \
-	tests=$$?; wait $$types && exit $$tests
+test: kernels lint
+	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/stories --ignore tests/validity
 
 # Real processes and a browser: what CI runs beside `make test`.
 e2e: kernels

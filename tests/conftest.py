@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 QUICK: dict[str, dict[str, object]] = {
-    "": {"os.fsync": lambda descriptor: None, "ksdp.flows.audits.stages._WORST": 3},
+    "": {"ksdp.flows.audits.stages._WORST": 3},
     "absence": {"ksdp.audit.planning.absence_of": lambda *_: None},
     "repeats": {"ksdp.tasks.repeats._elsewhere": made_again, "ksdp.tasks.repeats.REPEATED": 4},
     "learns": {
@@ -50,8 +50,8 @@ QUICK: dict[str, dict[str, object]] = {
         "ksdp.audit.statistics.further.MOST_RUNS": 0,
     },
 }
-"""What stands where in a test without a mark. Training, new processes, waiting for a disk and drawing documents
-are most of a small audit; in so small a corpus, absence proves nearly everybody, and then nobody is measured."""
+"""Values that a test without the mark takes instead. Training, new processes and drawing documents are most of a
+small audit; in so small a corpus, absence proves nearly everybody, and then nobody is measured."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -81,7 +81,7 @@ def all_points(do: Callable[[], object], least: int) -> range:
     return range(1, found + 1)
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.validity)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.validity)])
 def test_a_clearance_is_whole_or_absent_and_never_unrecorded(store: Store, kept: Kept, every: int) -> None:
     def sign() -> str:
         return clear(store, kept[1][1])
@@ -108,7 +108,7 @@ def test_a_schedule_is_there_whole_or_not_at_all(store: Store, kept: Kept) -> No
         assert damage(store) == []
 
 
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.validity)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.validity)])
 def test_what_is_half_pruned_is_pruned_by_the_same_call(store: Store, kept: Kept, every: int) -> None:
     clear(store, kept[1][1])
     whole = Path(shutil.copytree(store.root, store.root.parent.parent / "cleared"))
