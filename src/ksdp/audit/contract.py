@@ -230,7 +230,7 @@ def traits_of(mechanism: object) -> Traits:
 Kind = Literal["none", "KSDP", "(epsilon, delta)"]
 SAMPLERS = {
     "discrete": "OpenDP's exact integer noise, from the operating system's randomness",
-    "fast": "NumPy's noise from the run's seed: a simulation, it protects nobody",
+    "fast": "NumPy's noise from the run's seed, a simulation, which `ksdp party` refuses in a real run",
 }
 """Samplers of noise by name, each with the words for a report."""
 

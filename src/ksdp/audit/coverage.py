@@ -42,8 +42,8 @@ _FOLLOWED = (
     "converged)"
 )
 _DECODED = (
-    "who was in, by lattice reduction: {:,.0f} bits are announced of {:,} documents, each of which is in or not "
-    "(noise, fewer numbers or more documents help)"
+    "who was in, by lattice reduction: {:,.0f} bits are announced, more than it takes to find which of {:,} "
+    "documents were in (noise, fewer numbers or more documents help)"
 )
 _ENUMERATED = (
     "who was in, by weighing every database: {:,} of {:,} documents are {:,} databases, and an attack that goes "

@@ -90,12 +90,12 @@ def decide(
     as_json: JsonOption = False,
 ) -> None:
     """Record a decision about documents, or set the store's policy."""
+    from ksdp.storage.reviews.decisions import read_policy, set_policy
+    from ksdp.storage.store import Store
+
     if policy is not None:
         if audit or entry.documents or entry.decision:
             raise InputError("`--policy` stands alone.")
-        from ksdp.storage.reviews.decisions import set_policy
-        from ksdp.storage.store import Store
-
         by = entry.who or getpass.getuser(), datetime.now(UTC)
         rules, change = set_policy(Store.open(store, create=False), policy, *by)
         if as_json:
@@ -120,6 +120,9 @@ def decide(
         typer.echo(json.dumps({"entries": [entry_row(decision) for decision in made]}))
     else:
         typer.echo("\n".join(entry_line(decision) for decision in made))
+    if entry.decision in ("exclude", "accept") and read_policy(Store.open(store, create=False)).four_eyes:
+        confirm = f"--decision confirm --saw {made[-1].number}"
+        typer.echo(f"It counts once another person confirms it: `{confirm}`.", err=True)
     if entry.decision == "more-runs":
         typer.echo(f"`ksdp more-runs {subject}` runs them.", err=True)
 

@@ -217,9 +217,12 @@ class Evidence:
 
     def sentence(self) -> str:
         """For the statement."""
+        finds = f"its tests find an advantage of {self.detectable_distance:.2f} 8 times in 10"
+        if self.detectable_distance >= 1:
+            finds = "by tests alone, so few runs may miss any leak"
         return (
             f"The deciding audit made {self.runs} runs, at least {self.fewest_with} of them with each document; "
-            f"it finds an advantage of {self.detectable_distance:.2f} 8 times in 10. {self.attempts.sentence()}"
+            f"{finds}. {self.attempts.sentence()}"
         )
 
 

@@ -202,7 +202,7 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
         "appetite": (_held_to(record),),
         "measured": _measured(figures, summary),
         "theory": _theory(view),
-        "trust": (Fact("Error rate", (f"{sentences.correction(summary)}.",), "measured"), *_trust(view)),
+        "trust": (Fact("Error rate", (sentences.how_sure(summary),), "measured"), *_trust(view)),
         "signoff": _recorded(store, audit, signed),
         "provenance": (*_again(audit), _made_with(materials)),
     }
@@ -412,15 +412,11 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
 def _trust(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.result.summary
     power, unread, strength = summary.power, ", ".join(summary.unread), view.strength
+    detects, clears = power.detectable_D, power.certifiable_margin
+    finds = f"8 times in 10 it finds an advantage of {decimal(detects)}" if detects < 1 else "It may miss any leak"
+    least = f"clear a document if the margin is {decimal(clears)} or more" if clears < 1 else "clear no document"
     return (
-        Fact(
-            "Power",
-            (
-                f"8 times in 10 it finds an advantage of {decimal(power.detectable_D)}, and clears where the "
-                f"margin is {decimal(power.certifiable_margin)} or more.",
-            ),
-            "measured",
-        ),
+        Fact("Power", (f"{finds}. Its tests can {least}.",), "measured"),
         Fact("Planted leaks", (strength.sentence() if strength else "none (ksdp power)",), "measured"),
         Fact("By chance", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
@@ -491,7 +487,8 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
         f"Of {count(summary.documents - counts.clear - counts.sensitive)} we cannot say."
     )
     if counts.clear == summary.documents:
-        result = f"By this test, all {everything} are safe enough."
+        by = "a proof" if counts.every_attack == summary.documents else "this test"
+        result = f"By {by}, all {everything} are safe enough."
     yield f"We call it safe enough if a guesser is right at most {right} times in 100; with a coin, 50. {result}"
     if (low := summary.spec.decision.margin_at_low_fpr) is not None:
         yield (

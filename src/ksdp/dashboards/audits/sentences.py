@@ -12,6 +12,7 @@ from ksdp.storage.audits.history import ProvedBy, Summary, Verdict, mechanism_of
 from ksdp.storage.learning import GainAndAdvice
 
 if TYPE_CHECKING:
+    from ksdp.audit.results.parts import BoundSummary
     from ksdp.dashboards.audits.audit_model import AuditModel
     from ksdp.dashboards.audits.result import AuditResult
     from ksdp.storage.audits.queries import Row
@@ -199,7 +200,7 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
         )
     if guarantee.sampler:
         sentences.append(
-            f"Its noise is drawn by the {guarantee.sampler.name} sampler: {guarantee.sampler.description}."
+            f"This audit drew the noise by the {guarantee.sampler.name} sampler ({guarantee.sampler.description})."
         )
     return " ".join(sentences)
 
@@ -286,7 +287,8 @@ def next_steps(
         )
     if summary.guarantee.kind == "(epsilon, delta)" and not summary.guarantee.protects:
         steps.append(
-            "Before a real run, choose the vetted sampler: this audit simulated the noise by a faster one."
+            "This audit simulated the noise. A real run needs the sampler “discrete”: “ksdp plan --party” writes "
+            "it into the protocol file, and “ksdp party” refuses any other."
         )
     return steps
 
@@ -300,9 +302,9 @@ def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -
         takes = count(round(outlook.get("seconds", 5)))
         return (
             f"{first}“ksdp advise {spec}” looks for a setting within the margin that still gains, proofs first. "
-            f"It takes about {takes} CPU seconds, where nothing is proved three audits like this one more "
-            f"({3 * summary.seconds:.0f} s), and ends in a spec that “ksdp clear” signs with what is kept of the "
-            "gain, or says why there is none."
+            f"It takes about {takes} CPU seconds, and as long as three audits like this one "
+            f"({3 * summary.seconds:.0f} s) more if nothing is proved. It writes a spec that “ksdp clear” signs, "
+            "and says what is kept of the gain; or it says why there is none."
         )
     finding = " ".join((advice["sentences"][0], *advice["gain"]["sentences"][:1]))
     if advice["best"] is None:
@@ -471,6 +473,26 @@ def correction(summary: Summary) -> str:
     )
 
 
+def proof_of_all(summary: Summary) -> BoundSummary | None:
+    """The bound that makes every document clear; None where a test was needed, or something is not clear."""
+    every = summary.verdicts.every_attack == summary.documents
+    return next((one for one in summary.bounds if every and one.certified == summary.documents), None)
+
+
+def how_sure(summary: Summary) -> str:
+    """How often verdicts are wrong, by tests or by a proof."""
+    proof = proof_of_all(summary)
+    if proof is None:
+        either = ", or a bound on every attack," if summary.verdicts.every_attack else ""
+        return (
+            f"The promise behind the verdicts: {correction(summary)}. A document is clear only where a test under "
+            f"every statistic{either} proves its advantage to be below the margin."
+        )
+    if proof.level:
+        return f"No test decided: all bounds of every attack hold together, {percent(1 - proof.level)} sure."
+    return "No test decided: every document is clear by a proof, which chance cannot make wrong."
+
+
 def headline(summary: Summary) -> str:
     """The result in one sentence."""
     name, total = called(summary), summary.documents
@@ -553,7 +575,7 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
     if risk.median is not None:
         half = f"half of the {unit}s with a detected leak have {decimal(risk.median)} or more"
         measured.append(f"On fresh runs, {half}. {_rarely_wrong(risk.median_tpr_at_fpr_01)}")
-    unsaid = "Nothing: no “prior” in “[declared]” of the spec says how sure an attacker is before."
+    unsaid = "Not computed: “prior” in “[declared]” of the spec would say how sure an attacker is before looking."
     combined = precise(summary) or [unsaid]
     return [("Measured", measured), ("Declared", list(_declared(summary))), ("Combined", combined)]
 
@@ -571,7 +593,7 @@ def _declared(summary: Summary) -> Iterator[str]:
 
 
 def _with_mu(advantage: float, mu: float | None) -> str:
-    apart = "" if mu is None else f" (as two bell curves {decimal(mu, 2)} standard deviations apart)"
+    apart = "" if mu is None else f" (that of two bell curves {decimal(mu, 2)} standard deviations apart)"
     return f"{decimal(advantage)}{apart}"
 
 
@@ -732,7 +754,7 @@ def adversary(summary: Summary) -> str:
             f"mechanism works. {_others_known(summary)}"
         )
     return (
-        "The strongest that keeps to the protocol: all parties outside the honest ones named above pool what they "
+        "The strongest that keeps to the protocol: all parties but the honest ones of the spec pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "
         f"{rest} data alone. They know the suspected document in full and how the mechanism works. "
         f"{_others_known(summary)}"
@@ -745,9 +767,9 @@ def _others_known(summary: Summary) -> str:
         return premise
     more = (1.0 - summary.design.share) ** -0.5
     return (
-        f"{premise} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. By "
-        f"averages that is worth up to {more:.2f} times the advantage of who does not (arXiv 2605.25819), by "
-        "equations more (`design.pool` measures it)."
+        f"{premise} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. "
+        f"Knowing that multiplies the advantage of an attack by averages by up to {more:.2f} (arXiv 2605.25819), "
+        "and that of an attack by equations by more (`design.pool` measures it)."
     )
 
 

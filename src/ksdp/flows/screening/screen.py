@@ -83,7 +83,7 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest:
             corpus, me = list_corpus(plan, listed)
             next_plan = make_plan(Opened.of(list_spec(plan, len(listed), number, me), corpus))
             if unread := coverage_of(next_plan).unread:
-                raise SpecError(f"it could call nobody clear, as no tested statistic covers {', '.join(unread)}.")
+                raise SpecError(f"nobody on it could be clear, as no statistic tests {', '.join(unread)}.")
             prepared = prepare_stored(next_plan, proposal.store.root, may_sample=True, given=given)
         except InputError as error:
             reason = f"A list of {plural(len(listed), word)} cannot be audited by itself: {error}"
