@@ -7,11 +7,13 @@ from ksdp.audit.mechanisms.claims import ClaimFinding
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
+from ksdp.audit.results.parts import BoundSummary, FreshSummary, GuaranteeSummary, ShareSummary, VerdictCounts
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import DesignSpec
-from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, pool_known, promised, proved
+from ksdp.dashboards.audits.report import words_of
+from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, how_sure, pool_known, promised, proved
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
+from ksdp.storage.audits.history import ProvedBy
 
 from ...summaries import example
 
@@ -71,7 +73,10 @@ def test_who_looks_depends_on_what_a_run_opens() -> None:
     assert "subtract everything that is theirs" in adversary(example())
     assert "do not know which other documents" in adversary(example())
     half = replace(example(), design=replace(example().design, kind="shared", share=0.5))
-    assert "a run holds 50 %. By averages that is worth up to 1.41 times the advantage" in adversary(half)
+    assert (
+        "a run holds 50 %. Knowing that multiplies the advantage of an attack by averages by up to 1.41"
+        in adversary(half)
+    )
     assert pool_known(half, None) == ""
     asked = replace(half, spec=half.spec.model_copy(update={"design": DesignSpec(pool=0.5)}))
     assert "The same spec without `design.pool`, audited in this store, measures" in pool_known(asked, None)
@@ -93,3 +98,29 @@ def test_documents_that_were_drawn_speak_for_all() -> None:
     assert "at most 74 (1 %) have" in none
     assert "wrong in at most one of 20 audits" in told
     assert drawn_share(example()) is None
+
+
+def test_limits_of_tests_are_not_those_of_a_proof() -> None:
+    tests = words_of("_limits.html.j2", summary=example())
+    for limit in ("another statistic might", "The other documents are random here", "need an audit of their own"):
+        assert limit in tests
+    assert "at most 5 %" in how_sure(example())
+    noise = BoundSummary(ProvedBy.NOISE, "the others", True, True, 0.0, 5, 0, 0, 0.25, 0.25, 0.25)
+    every = replace(example(), verdicts=VerdictCounts(0, 5, 0, every_attack=5), bounds=(noise,))
+    proof = words_of("_limits.html.j2", summary=every)
+    for limit in (
+        "another statistic might",
+        "random here",
+        "audit of their own",
+        "at most 5 %",
+        "too small to tell",
+    ):
+        assert limit not in proof
+    assert "a party of any size" in proof
+    pairs = replace(noise, by=ProvedBy.PAIRS, any_knowledge=False, every_size=False, level=0.005, pairs=60)
+    certified = words_of("_limits.html.j2", summary=replace(every, bounds=(pairs,)))
+    assert "random here" in certified
+    assert "need an audit of their own" in certified
+    assert "99.5 % sure" in certified
+    some = replace(every, verdicts=VerdictCounts(0, 5, 0, every_attack=4), bounds=(replace(noise, certified=4),))
+    assert "another statistic might" in words_of("_limits.html.j2", summary=some)
