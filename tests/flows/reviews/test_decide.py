@@ -219,6 +219,8 @@ def test_the_commands_and_their_exit_codes(
     ksdp("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
     ksdp("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
     ksdp("decide", "--policy", "four-eyes", *there, check=0)
+    waits = ksdp("decide", audit, name, "--decision", "accept", *told, check=0)
+    assert "once another person confirms it: `--decision confirm --saw 3`" in waits.err
     signed = ("--clearance", tmp_path / "c.json", "--key", folder / "ana.key", "--who", "Ana", *there)
     assert "for a second person" in ksdp("clear", audit, *signed, check=2).err
     ksdp("decide", "--policy", "one-person", *there, check=0)
@@ -228,7 +230,7 @@ def test_the_commands_and_their_exit_codes(
     assert ksdp("log", *there, "--json", check=0).out["entries"][0] == entry
     ksdp("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
     good = ksdp("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
-    assert (good["whole"], good["entries"], good["anchors"]) == (True, 3 + len(kinds["clear"]), 1)
+    assert (good["whole"], good["entries"], good["anchors"]) == (True, 4 + len(kinds["clear"]), 1)
     for nothing in (tmp_path, tmp_path / "none.jsonl"):
         ksdp("verify", nothing, check=1)
     log = store / "reviews" / "log.jsonl"
