@@ -91,8 +91,8 @@ NOT_CLAIMED = (
     "Nobody claims that this processing is lawful, or that it complies with any law or standard.",
     "Whether somebody took part is tested; not what else could be learnt about them.",
     "What was not tried may leak: clear means clear under the statistics tried, unless a proof is named.",
-    "Another corpus, other settings, a second run, and a smaller party unless a proof says so: each needs an audit.",
-    "Where three parties compute on shares (final output alone, normed sums), any two of them can see what is hidden.",
+    "Another corpus, other settings, a second run: each needs an audit; so does a smaller party, without a proof.",
+    "Where three parties compute on shares (final output, normed sums), any two of them can see what is hidden.",
 )
 
 
