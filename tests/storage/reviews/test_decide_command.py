@@ -47,7 +47,7 @@ def test_a_finding_is_given_to_somebody_and_a_file_lists_who_decides(
     roles = tmp_path / "roles.toml"
     roles.write_text('decide = ["Ben"]\nsign = ["0000-1111"]\n')
     said = typed("decide", "--policy", roles, "--store", store.root).stderr
-    assert "who decides: Ben;" in said
+    assert '"decide": ["Ben"]' in said
     run("decide", "--policy", "four-eyes", "--store", store.root)
     assert read_policy(store) == Policy(four_eyes=True, decide=("Ben",), sign=("0000-1111",))
     with pytest.raises(InputError, match="ask one of Ben"):

@@ -535,8 +535,8 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
     chosen = select(decided.words, decided.seen.states)
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
-            f"{plural(len(chosen.waiting), 'document', 'wait')} for a second person, {chosen.waiting[0]!r} among them: "
-            "`ksdp decide` confirms or withdraws, `--leave-out-waiting` leaves them out."
+            f"{plural(len(chosen.waiting), 'document', 'wait')} for a second person, {chosen.waiting[0]!r} among "
+            "them: `ksdp decide` confirms or withdraws, `--leave-out-waiting` leaves them out."
         )
     if not chosen.listed:
         raise InputError(
