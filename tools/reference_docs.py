@@ -78,7 +78,10 @@ FOR_WHOM = {
 }
 READERS = {
     "a data engineer": ("gain-and-levers.md", "scheduling.md", "upkeep.md", "ci.md"),
-    "a privacy officer": ("what-a-verdict-means.md", "reviewing.md", "screening.md", "why-everything-leaks.md"),
+    "a privacy officer": (
+        *("what-a-verdict-means.md", "reviewing.md", "screening.md", "noise-and-draw.md", "certificates.md"),
+        "why-everything-leaks.md",
+    ),
     "an auditor": ("results.md", "attacks.md", "verdicts-for-statisticians.md"),
     "a researcher": ("notebook.md", "python.md", "estimators.md"),
     "a party of a run": (

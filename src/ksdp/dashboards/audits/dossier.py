@@ -410,12 +410,8 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
 
 def _trust(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.result.summary
-    power, unread, strength = summary.power, ", ".join(summary.unread), view.strength
-    detects, clears = power.detectable_D, power.certifiable_margin
-    finds = f"8 times in 10 it finds an advantage of {decimal(detects)}" if detects < 1 else "It may miss any leak"
-    least = f"clear a document if the margin is {decimal(clears)} or more" if clears < 1 else "clear no document"
+    unread, strength = ", ".join(summary.unread), view.strength
     return (
-        Fact("Power", (f"{finds}. Its tests can {least}.",), "measured"),
         Fact("Planted leaks", (strength.sentence() if strength else "none (ksdp power)",), "measured"),
         Fact("By chance", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
