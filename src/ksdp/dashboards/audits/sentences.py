@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.audits.history import ProvedBy, Summary, Verdict, mechanism_of
+from ksdp.storage.audits.history import BoundSummary, ProvedBy, Summary, Verdict, mechanism_of
 from ksdp.storage.learning import GainAndAdvice
 
 if TYPE_CHECKING:
-    from ksdp.audit.results.parts import BoundSummary
     from ksdp.dashboards.audits.audit_model import AuditModel
     from ksdp.dashboards.audits.result import AuditResult
     from ksdp.storage.audits.queries import Row
@@ -476,7 +475,7 @@ def correction(summary: Summary) -> str:
 def proof_of_all(summary: Summary) -> BoundSummary | None:
     """The bound that makes every document clear; None where a test was needed, or something is not clear."""
     every = summary.verdicts.every_attack == summary.documents
-    return next((one for one in summary.bounds if every and one.certified == summary.documents), None)
+    return next((bound for bound in summary.bounds if every and bound.certified == summary.documents), None)
 
 
 def how_sure(summary: Summary) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ksdp.audit.errors import DamagedFile, NotFound, StoreError
+from ksdp.audit.results.parts import BoundSummary as BoundSummary
 from ksdp.audit.results.parts import VerdictCounts
 from ksdp.audit.results.risk import Risk as Risk
 from ksdp.audit.results.summary import Summary as Summary
