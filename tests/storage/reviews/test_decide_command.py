@@ -81,5 +81,5 @@ def test_a_second_person_confirms_and_a_noted_hash_tells_of_a_cut(
         run("log", "--store", store.root)
     (log.parent / "head.json").write_text('{"number": 0, "hash": "' + "0" * 64 + '"}')
     run("log", "--store", store.root)  # everything here was made to fit
-    with pytest.raises(StoreError, match="entries 2 to 2 are missing"):
+    with pytest.raises(StoreError, match="entries 2 to 3 are missing"):
         run("log", "--known", newest, "--store", store.root)  # but what was kept elsewhere does not
