@@ -121,8 +121,7 @@ def decide(
     else:
         typer.echo("\n".join(entry_line(decision) for decision in made))
     if entry.decision in ("exclude", "accept") and read_policy(Store.open(store, create=False)).four_eyes:
-        confirm = f"--decision confirm --saw {made[-1].number}"
-        typer.echo(f"It counts once another person confirms it: `{confirm}`.", err=True)
+        typer.echo(f"waits for another person: `--decision confirm --saw {made[-1].number}`", err=True)
     if entry.decision == "more-runs":
         typer.echo(f"`ksdp more-runs {subject}` runs them.", err=True)
 

@@ -114,8 +114,7 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
         typer.echo(f"signed: {out.allowed} of {out.documents} documents. {out.reason}")
         typer.echo(f"{out.clearance}  {out.fingerprint}")
         typer.echo("".join(f"gain    {sentence}\n" for sentence in out.gain[:2]), nl=False)
-        dossier = f"`ksdp dossier {out.rounds[-1].audit}`"
-        typer.echo(f"next    give the file to those who run the protocol; {dossier} writes it up", err=True)
+        typer.echo(f"next    hand the file over; `ksdp dossier {out.rounds[-1].audit}` writes it up", err=True)
     if not as_json:
         tell_exclusions(out.exclusions)
         typer.echo(f"report  {out.report}", err=True)

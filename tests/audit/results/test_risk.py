@@ -63,7 +63,7 @@ def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
     assert layers(replace(example(fresh=FRESH), valid=False)) == []
     told = dict(layers(example(fresh=FRESH)))
     assert list(told) == ["Measured", "Declared", "Combined"]
-    assert "The margin is 0.20 (that of two bell curves 0.51 standard deviations apart)" in told["Measured"][0]
+    assert "The margin is 0.20." in told["Measured"][0]
     assert "with a detected leak have 0.40 or more. At 1 % false alarms" in told["Measured"][1]
     assert told["Declared"] == ["Not declared: prior, people, harm."]
     (combined,) = told["Combined"]

@@ -219,8 +219,8 @@ def test_the_commands_and_their_exit_codes(
     ksdp("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
     ksdp("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
     ksdp("decide", "--policy", "four-eyes", *there, check=0)
-    waits = ksdp("decide", audit, name, "--decision", "accept", *told, check=0)
-    assert "once another person confirms it: `--decision confirm --saw 3`" in waits.err
+    again = ksdp("decide", audit, name, "--decision", "accept", *told, check=0)
+    assert "waits for another person: `--decision confirm --saw 3`" in again.err
     signed = ("--clearance", tmp_path / "c.json", "--key", folder / "ana.key", "--who", "Ana", *there)
     assert "for a second person" in ksdp("clear", audit, *signed, check=2).err
     ksdp("decide", "--policy", "one-person", *there, check=0)

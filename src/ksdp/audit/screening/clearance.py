@@ -217,12 +217,13 @@ class Evidence:
 
     def sentence(self) -> str:
         """For the statement."""
-        finds = f"its tests find an advantage of {self.detectable_distance:.2f} 8 times in 10"
-        if self.detectable_distance >= 1:
-            finds = "by tests alone, so few runs may miss any leak"
+        least = self.detectable_distance
+        power = (
+            f"find an advantage of {least:.2f} 8 times in 10" if least < 1 else "may miss any leak of one document"
+        )
         return (
             f"The deciding audit made {self.runs} runs, at least {self.fewest_with} of them with each document; "
-            f"{finds}. {self.attempts.sentence()}"
+            f"its tests {power}. {self.attempts.sentence()}"
         )
 
 

@@ -482,8 +482,7 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
         f"Of {count(summary.documents - counts.clear - counts.sensitive)} we cannot say."
     )
     if counts.clear == summary.documents:
-        by = "a proof" if counts.every_attack == summary.documents else "this test"
-        result = f"By {by}, all {everything} are safe enough."
+        result = f"All {everything} are safe enough."
     yield f"We call it safe enough if a guesser is right at most {right} times in 100; with a coin, 50. {result}"
     if (low := summary.spec.decision.margin_at_low_fpr) is not None:
         yield (

@@ -386,16 +386,10 @@ def constant(view: AuditModel) -> str:
 
 
 def _bounds(low: float, high: float, population: int) -> str:
-    """Both bounds as numbers of documents, which they are, and as shares that nobody has to read twice."""
+    """Both bounds as numbers of documents; the upper one also as a share, rounded up to stay a bound."""
     fewest, most = (round(part * population) for part in (low, high))
-    if not fewest:
-        return f"at most {count(most)} ({_whole_percent(high)}) have"
-    return f"at least {count(fewest)} and at most {count(most)} ({_whole_percent(high)}) have"
-
-
-def _whole_percent(part: float) -> str:
-    """A share in whole per cent, rounded up, so that it is still a bound."""
-    return f"{math.ceil(100 * part - 1e-9)} %"
+    at_least = f"at least {count(fewest)} and " if fewest else ""
+    return f"{at_least}at most {count(most)} ({math.ceil(100 * high - 1e-9)} %) have"
 
 
 def drawn_share(summary: Summary) -> str | None:
@@ -566,8 +560,8 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
         return []
     risk, unit = summary.risk.measured, summary.design.unit
     measured = [
-        f"The largest advantage of one {unit} is {_with_mu(risk.largest, risk.largest_mu)}. As the largest "
-        f"of many it is too large on average. The margin is {_with_mu(risk.margin, risk.margin_mu)}."
+        f"The largest advantage of one {unit} is {decimal(risk.largest)}. As the largest "
+        f"of many it is too large on average. The margin is {decimal(risk.margin)}."
     ]
     if summary.verdicts.every_attack == summary.documents:
         measured.append("A proof bounds every attack by the margin: what was measured above it is chance.")
@@ -589,11 +583,6 @@ def _declared(summary: Summary) -> Iterator[str]:
         yield f"Harm: {harm.rstrip('.')}."
     if missing := [name for name in ("prior", "people", "harm") if not stated.all[name]]:
         yield f"Not declared: {', '.join(missing)}."
-
-
-def _with_mu(advantage: float, mu: float | None) -> str:
-    apart = "" if mu is None else f" (that of two bell curves {decimal(mu, 2)} standard deviations apart)"
-    return f"{decimal(advantage)}{apart}"
 
 
 def precise(summary: Summary) -> list[str]:
@@ -740,23 +729,19 @@ def others(summary: Summary) -> str:
 def adversary(summary: Summary) -> str:
     """Describe the adversary."""
     rest = "the honest parties’ and the victim’s" if summary.design.honest_rows else "the victim’s"
+    premises = f"They know the suspected document in full and how the mechanism works. {_others_known(summary)}"
     if summary.spec.statistics.sees == "final":
-        return (
-            "Somebody who is given the final output and nothing else that is announced. They know the suspected "
-            f"document in full and how the mechanism works. {_others_known(summary)}"
-        )
+        return f"Somebody who is given the final output and nothing else that is announced. {premises}"
     if summary.opens == "final":
         return (
             "Whoever sees what a run opens at its end, and nothing else: everybody who takes part, as long as no "
             "two of the three parties that compute put together what they hold. Two of these would see the data "
-            "itself: this audit says nothing of that. They know the suspected document in full and how the "
-            f"mechanism works. {_others_known(summary)}"
+            f"itself: this audit says nothing of that. {premises}"
         )
     return (
         "The strongest that keeps to the protocol: all parties but the honest ones of the spec pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "
-        f"{rest} data alone. They know the suspected document in full and how the mechanism works. "
-        f"{_others_known(summary)}"
+        f"{rest} data alone. {premises}"
     )
 
 
