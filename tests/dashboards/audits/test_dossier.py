@@ -139,19 +139,15 @@ def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) ->
 
 
 def test_no_number_of_a_dossier_is_above_what_is_proved(folder: Path, tmp_path: Path) -> None:
-    spec = (
-        (folder / "spec.toml")
-        .read_text()
-        .replace('"pd-svd"', '"moments"')
-        .replace("rank", "advantage = 0.2\nrank")
-    )
+    spec = (folder / "spec.toml").read_text().replace('"pd-svd"', '"moments"')
+    spec = spec.replace("rank", "advantage = 0.2\nrank")
     (folder / "proved.toml").write_text(spec)
     typed("audit", folder / "proved.toml", "--store", tmp_path / "store", "--here", 1)
     told = json.loads(typed("dossier", "latest", "--store", tmp_path / "store", "--json", code=0).stdout)
     assert told["verdicts"]["clear"] == 30
     assert max(one["largest_high"] for one in told["advantages"]) <= 0.2 + 1e-6
     assert max(one["largest"] for one in told["advantages"]) <= 0.2 + 1e-6
-    assert any("all 30 documents are safe enough" in sentence for sentence in told["plain"])
+    assert any("All 30 documents are safe enough" in sentence for sentence in told["plain"])
     assert any("It is proved that no attack does better" in sentence for sentence in told["plain"])
     page = Path(typed("dossier", "latest", "--store", tmp_path / "store", code=0).stdout.strip()).read_text()
     assert "hardly any document could be cleared" not in page
