@@ -83,7 +83,14 @@ READERS = {
         "why-everything-leaks.md",
     ),
     "an auditor": ("results.md", "attacks.md", "verdicts-for-statisticians.md"),
-    "a researcher": ("notebook.md", "python.md", "estimators.md"),
+    "a researcher": (
+        "notebook.md",
+        "python.md",
+        "estimators.md",
+        "results.md",
+        "verdicts-for-statisticians.md",
+        "peers.md",
+    ),
     "a party of a run": (
         "installing.md",
         "three-organisations.md",
@@ -160,10 +167,16 @@ def api() -> str:
         if name != "__version__":
             thing = audit if name == "audit" else getattr(ksdp, name)
             lines += _section(name, thing, "ksdp")
+            for field, said in described(thing).items() if hasattr(thing, "__dataclass_fields__") else ():
+                if not field.startswith("_") and said:
+                    lines += [f"- `.{field}`: {said}"]
             for method, what in vars(thing).items() if inspect.isclass(thing) else ():
                 said = inspect.getdoc(what.fget if isinstance(what, property) else what)
                 if not method.startswith("_") and (callable(what) or isinstance(what, property)) and said:
-                    lines += [f"- `.{method}`: {said.splitlines()[0]}"]
+                    taken = list(inspect.signature(what).parameters.values())[1:] if callable(what) else []
+                    names = ", ".join(str(one.replace(annotation=one.empty)) for one in taken)
+                    call = f"({names})" if callable(what) else ""
+                    lines += [f"- `.{method}{call}`: {said.splitlines()[0]}"]
             lines += [""] if inspect.isclass(thing) else []
     lines += ["# Prefect flows", "", "[Prefect](prefect.md) shows how to deploy them.", ""]
     flows = {f"ksdp.flows.{name}": getattr(ksdp.flows, name).fn for name in FLOWS}

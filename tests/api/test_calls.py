@@ -102,13 +102,14 @@ def test_results_are_frames_of_the_kind_that_the_data_were(counts: Matrix) -> No
         assert isinstance(found.statistics, kind)
         assert pa.table(found.statistics).to_pylist() == wanted.arrow("statistics").to_pylist()
         assert pa.table(found.verdicts).to_pylist() == wanted.arrow().to_pylist()
+        assert pa.table(found.effects).to_pylist() == wanted.arrow("effects").to_pylist()
     frame = pl.DataFrame(frame)
     joined = frame.join(ksdp.audit(frame, "pd-svd", **few).statistics, left_on="name", right_on="document")
     assert len(joined) == len(wanted.statistics)
     counted = duckdb.sql("select verdict, count(*) from wanted group by verdict").fetchall()
     assert dict(counted) == wanted.verdicts["verdict"].value_counts().to_dict()
     assert pl.DataFrame(wanted).equals(pl.DataFrame(wanted.arrow()))
-    with pytest.raises(InputError, match="`table` must be verdicts or statistics; got 'curves'"):
+    with pytest.raises(InputError, match="`table` must be verdicts, statistics or effects; got 'curves'"):
         wanted.arrow("curves")  # type: ignore[arg-type]
     with pytest.raises(CorpusError, match="the DuckDBPyRelation cannot be read as a table"):
         ksdp.audit(duckdb.sql("select error('gone') as a"), "pd-svd", **few)
@@ -179,8 +180,7 @@ def test_ids_of_arrays_are_row_numbers_and_those_of_frames_their_index(counts: M
     with pytest.warns(UserWarning, match=r"do not hold numbers are left out: city\."):
         named = ksdp.audit(frame, "pd-svd", rank=2, **FEW)
     assert list(named.verdicts.index) == list(frame.index)
-    document = named.document("patient 7")
-    first, *lines = repr(document).splitlines()
+    first, *lines = repr(document := named.document("patient 7")).splitlines()
     assert first.endswith(f" under {lines[0].split()[0]}")
     assert len(lines) == len(document.tests) == len(named.summary.statistics)
     few = {**FEW, "documents": ["patient 7", "patient 9"]}
@@ -319,6 +319,7 @@ def test_a_result_says_what_to_do_next_as_the_command_does(plain: ksdp.Audit) ->
         step.replace("“", "`").replace("”", "`") for step in steps
     ]
     assert "<p>Do not take the 24 undecided" in plain._repr_html_()
+    assert "specification" not in plain._repr_html_(), "a call has none"
     page = plain.document("3")._repr_html_()
     assert page.count("<td>") == 5 * len(plain.summary.statistics)
 

@@ -182,7 +182,7 @@ def test_nobody_is_clear_where_a_learnt_rule_sees_too_little_of_a_function() -> 
     sums = Shown(0.0, 50.0, 0.0)
     assert not unlearnt(sums, 2_000, who)  # 0.06 / (0.06 + 50 / 2,000) of it is seen
     (said,) = unlearnt(sums, 500, who)
-    assert "50 numbers are announced of 1,000 documents, and of what they say 500 training runs show 38%" in said
+    assert "1,000 documents, and a rule learnt from 500 runs sees 38% of what they tell" in said
     assert unlearnt(replace(sums, interaction=0.6), 2_000, who)
     assert unlearnt(sums, 0, who)
     assert not unlearnt(sums, 500, replace(who, count=4_000)), "few of what there is"

@@ -18,8 +18,9 @@ import pyarrow as pa
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.verdict import Proof
+from ksdp.storage import findings
 from ksdp.storage.audits.ledger import copy_attempts, read_ledger
-from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
+from ksdp.storage.findings import Curve, DocumentFindings, read_document
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, kept_record
 from ksdp.storage.reviews.log import check_copy, copy_reviews
 from ksdp.storage.store import Store
@@ -33,13 +34,7 @@ if TYPE_CHECKING:
 
 
 def blank() -> tuple[Figure, Axes]:
-    """A figure and its axes.
-
-    Raises
-    ------
-    InputError
-        If matplotlib is not installed.
-    """
+    """A figure and its axes; refuse where matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -68,11 +63,12 @@ def _as_given(table: pa.Table, kind: type, *index: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """A finished audit. It reads its store when asked; what that does not keep is computed again."""
+    """A finished audit. It reads its store when asked, and computes again what that does not keep."""
 
     store: Path
+    """Folder of its store."""
     summary: Summary
-    """Everything but the tables, typed; `to_json()` is what `--json` prints and more."""
+    """Everything but the tables: counts, controls, `chance`, `unread`, `spec`; as JSON by `to_json()`."""
     _kept: Any = field(default=None, repr=False)
     """A temporary store, which goes when this does."""
     _objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -93,41 +89,39 @@ class Audit:
         void audit it warns: no verdict may be used.
         """
         self._warn_if_void()
-        return _as_given(read_verdicts(self._folder), self._given, "document")
+        return _as_given(findings.read_verdicts(self._folder), self._given, "document")
 
     @property
     def statistics(self) -> Any:
-        """One row a document and statistic: D, its band, exact p-values; a frame as `verdicts` is."""
-        return _as_given(read_statistics(self._folder), self._given, "document", "statistic")
+        """One row a document and statistic: D, its band, exact p-values; a frame of the same kind."""
+        return _as_given(findings.read_statistics(self._folder), self._given, "document", "statistic")
+
+    @property
+    def effects(self) -> Any:
+        """One row a detected leak, measured on fresh runs: unbiased advantage, its interval."""
+        return _as_given(findings.read_effects(self._folder), self._given, "document")
 
     @property
     def appetite(self) -> AppetiteRecord | None:
-        """Every criterion of the risk appetite that it is held to, with `met` and `missed`; decisions count.
+        """Every criterion of the risk appetite that the audit must meet, with `met` and `missed`; decisions count.
 
         None where it is held to none.
         """
         return kept_record(Store(self.store), self.summary)
 
-    def arrow(self, table: Literal["verdicts", "statistics"] = "verdicts") -> pa.Table:
-        """`verdicts` or `statistics` as an Arrow table: `polars.DataFrame(found.arrow("statistics"))`.
-
-        Raises
-        ------
-        InputError
-            If it is another one.
-        """
-        tables = {"verdicts": read_verdicts, "statistics": read_statistics}
-        if table not in tables:
-            raise InputError(f"`table` must be {' or '.join(tables)}; got {table!r}.")
+    def arrow(self, table: Literal["verdicts", "statistics", "effects"] = "verdicts") -> pa.Table:
+        """A table of the audit as an Arrow table: `polars.DataFrame(found.arrow("statistics"))`."""
+        if table not in ("verdicts", "statistics", "effects"):
+            raise InputError(f"`table` must be verdicts, statistics or effects; got {table!r}.")
         self._warn_if_void()
-        return tables[table](self._folder)
+        return getattr(findings, f"read_{table}")(self._folder)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The verdicts, where Arrow streams are taken: `polars.DataFrame(found)`, `duckdb.sql("from found")`."""
         return self.arrow().__arrow_c_stream__(requested_schema)
 
     def document(self, document: str) -> DocumentFindings:
-        """Everything that was found of one document.
+        """Return the verdict on one document, its tests, and its effect on fresh runs (`.fresh`).
 
         Raises
         ------
@@ -138,7 +132,7 @@ class Audit:
         return read_document(self._folder, str(document))
 
     def values(self, document: str, statistic: str | None = None) -> Curve:
-        """The values behind a test: of the runs with the document and without it, ascending.
+        """Return the values behind a test: those of the runs with the document, and without it, ascending.
 
         Where the store keeps none (`store.values`) the document is measured again: seconds, or minutes.
 
@@ -183,7 +177,7 @@ class Audit:
             return measure_strength(self.store, self.id, utc_now, HERE)
 
     def unbiased(self, document: str) -> float | None:
-        """D of a document without the bias of choosing: chosen on half of the runs, measured on the other.
+        """Return D without the bias of choosing: an attack is chosen on half of the runs, measured on the rest.
 
         On average it is not above the true advantage, and 0 where nothing leaks; `verdicts.distance` is the
         largest of many gaps and too large on average. None where values that the store keeps are not there.

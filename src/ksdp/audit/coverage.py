@@ -51,8 +51,8 @@ _ENUMERATED = (
 )
 _FEWEST_DATABASES, _MANY = 10**5, 1000
 _UNLEARNT = (
-    "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and of what they say "
-    "{:,} training runs show {:.0%} (noise that is drawn anew, fewer numbers, more documents or more runs help)"
+    "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and a rule learnt "
+    "from {:,} runs sees {:.0%} of what they tell (fresh noise, fewer numbers, more documents or more runs help)"
 )
 _CHANCE = (
     "what undeclared chance hides in {}: {} (declare noise: release `ksdp.noise(value, rng, scale=...)` as it "

@@ -428,9 +428,11 @@ class DocumentFindings:
     def __repr__(self) -> str:
         """A line a test, the strongest first; the fields and `to_json` have everything."""
         row, width = self.verdict, max((len(test.statistic) for test in self.tests), default=0)
+        fresh = ", advantage {0.advantage:.3f} on fresh runs ({0.advantage_low:.3f} to {0.advantage_high:.3f})"
+        fresh = fresh.format(self.fresh) if self.fresh else ""
         lines = [
             f"{row.document}: {row.verdict}, D {row.distance:.3f} (band {row.band_low:.3f} to "
-            f"{row.band_high:.3f}) under {row.statistic}",
+            f"{row.band_high:.3f}){fresh} under {row.statistic}",
             *(
                 f"  {test.statistic:{width}}  D {test.distance:.3f}  log10 p {test.log10_p:.2f}"
                 for test in sorted(self.tests, key=lambda test: test.log10_p)

@@ -65,9 +65,8 @@ def test_where_few_stand_out_they_may_be_decided_about() -> None:
 
 
 def test_what_nobody_looks_at_is_named_and_what_is_clear_can_be_signed() -> None:
-    unread = next_steps(example(verdicts=VerdictCounts(0, 0, 5), unread=("sigma",)))
-    assert len(unread) == 1
-    assert "no statistic looks at sigma: add one that does" in unread[0]
+    (unread,) = next_steps(example(verdicts=VerdictCounts(0, 0, 5), unread=("sigma",)))
+    assert "nobody can be clear, however many runs there are: nothing tests sigma." in unread
     (sign,) = next_steps(example(verdicts=VerdictCounts(0, 5, 0)))
     assert sign.startswith("Sign what may be used")
     assert next_steps(example(verdicts=VerdictCounts(0, 4, 0))) == [], "the fifth has no verdict that is known"

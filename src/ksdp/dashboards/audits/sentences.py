@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.audits.history import BoundSummary, ProvedBy, Summary, Verdict, mechanism_of
+from ksdp.storage.corpora import MEMORY
 from ksdp.storage.learning import GainAndAdvice
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def next_steps(
             "Read below why its controls failed, mend that, and audit again.",
         ]
     counts, unit, total = summary.verdicts, summary.design.unit, summary.documents
-    steps = []
+    in_python, steps = summary.spec.corpus.path == MEMORY, []
     if counts.sensitive:
         them = f"{count(counts.sensitive)} of {plural(total, unit, unit + 's')} are given away"
         why = f"{them}; {why_sensitive(summary)}"
@@ -270,19 +271,21 @@ def next_steps(
     if counts.undecided:
         some = plural(counts.undecided, f"undecided {unit}", f"undecided {unit}s")
         if summary.unread:
-            what = ", ".join(summary.unread)
-            how = f"no statistic looks at {what}: add one that does, or announce less, and audit again"
+            how = f"nobody can be clear, however many runs there are: nothing tests {', '.join(summary.unread)}"
         else:
             how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
             if runs_to_decide is not None:
                 enough, needed = summary.design.with_runs(runs_to_decide), count(runs_to_decide)
                 more = f"Set “with_runs = {enough}” in the specification: the audit goes on from here, and about"
+                more = f"With “with_runs={enough}” in the call, about" if in_python else more
                 how = f"{count(summary.runs)} runs prove neither. {more} {needed} runs would decide half of them"
         steps.append(f"Do not take the {some} for safe: {how}.")
     if counts.clear == total:
+        sign = f"ksdp clear {spec} --clearance FILE --key ME.key --who NAME"
+        sign = "ksdp.clear(..., clearance=FILE, key=ME, who=NAME, store=FOLDER)" if in_python else sign
         steps.append(
-            f"Sign what may be used, and give the clearance to those who run the protocol: “ksdp clear {spec} "
-            "--clearance FILE --key ME.key --who NAME”. It holds for this setting and this corpus alone."
+            f"Sign what may be used, and give the clearance to those who run the protocol: “{sign}”. It holds for "
+            "this setting and this corpus alone."
         )
     if summary.guarantee.kind == "(epsilon, delta)" and not summary.guarantee.protects:
         steps.append(
@@ -299,9 +302,10 @@ def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -
         outlook = (None if learning is None else learning.outlook) or {}
         first = f"{outlook['remedy']} " if outlook.get("remedy") else ""
         takes = count(round(outlook.get("seconds", 5)))
+        made = " (“ksdp init” makes it of a file with these data)" * (summary.spec.corpus.path == MEMORY)
         return (
-            f"{first}“ksdp advise {spec}” looks for a setting within the margin that still gains, proofs first. "
-            f"It takes about {takes} CPU seconds, and as long as three audits like this one "
+            f"{first}“ksdp advise {spec}”{made} looks for a setting within the margin that still gains, proofs "
+            f"first. It takes about {takes} CPU seconds, and as long as three audits like this one "
             f"({3 * summary.seconds:.0f} s) more if nothing is proved. It writes a spec that “ksdp clear” signs, "
             "and says what is kept of the gain; or it says why there is none."
         )
