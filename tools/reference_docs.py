@@ -212,6 +212,12 @@ def results() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _default(value: Any) -> str:
+    if isinstance(value, dict):
+        return "its defaults"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else f"{value or 0}"
+
+
 def mechanisms() -> str:
     """`docs/mechanisms.md`."""
     lines = [
@@ -220,14 +226,15 @@ def mechanisms() -> str:
         "*For engineers and researchers who choose what to audit. For each mechanism the page says what it",
         "computes, where it is from, what it releases and what it promises.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. The final output is in bold. Every epsilon holds",
-        "for the default parameters; other pages use other settings. `ksdp mechanisms NAME` prints all values.",
-        "**KSDP** means that the paper claims distributional privacy and nothing is proved: an audit measures",
-        "how well one document hides among others. *None* means that nothing is claimed. A promise is **unsound**",
-        "if it is printed in a paper and does not hold, or if the mechanism is a control that leaks on purpose.",
+        "Written by `tools/reference_docs.py` from the code. The final output is in bold. Each parameter stands",
+        "with its default, for which the epsilon holds. **KSDP** means that the paper claims distributional",
+        "privacy and nothing is proved: an audit measures how well one document hides among others. A promise is",
+        "**unsound** if it does not hold. Controls check audits themselves, and come last. Specs that `ksdp init`",
+        "writes, and calls in Python, set `opens` to `final`.",
         "",
     ]
-    for one in described_mechanisms():
+    controls = ("broken-power", "null", "planted-leak")
+    for one in sorted(described_mechanisms(), key=lambda one: one["name"] in controls):
         promise = one["guarantee"]
         numbers = [f"{key} {promise[key]:.3g}" for key in ("epsilon", "delta") if promise.get(key) is not None]
         words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
@@ -237,8 +244,10 @@ def mechanisms() -> str:
         what = (inspect.getdoc(getattr(importlib.import_module(module), name)) or "").partition("\n\n")[0]
         lines += ["", f"## `{one['name']}`", "", re.sub(r":math:`(.*?)`", r"`\1`", " ".join(what.split())), ""]
         lines += [f"- From: {promise['source']}."] if promise.get("source") else []
-        lines += [f"- Parameters: {', '.join(f'`{each}`' for each in one['parameters'])}."]
-        lines += [f"- Releases {arrays}.", f"- Promises {words}."]
+        values = [f"`{each}` {_default(value)}" for each, value in one["parameters"].items()]
+        lines += [f"- Parameters: {', '.join(values)}."]
+        claims = {"KSDP": f"Promises nothing that is proved; claims {words}.", "none": "Promises nothing."}
+        lines += [f"- Releases {arrays}.", f"- {claims.get(promise['kind'], f'Promises {words}.')}"]
         kept = () if promise["kind"] == "KSDP" else (("Neighbours", "unit"), ("Against and trusting", "trust"))
         lines += [f"- {said}: {promise[key]}." for said, key in kept if promise[key]]
         lines += [f"- {promise['notes']}"] if promise["notes"] and promise["notes"] != _MEASURED else []
@@ -259,10 +268,12 @@ def statistics() -> str:
         "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one",
         "document, and gives a number. If a spec names no families, an audit tests",
         f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each as far as the releases allow",
-        "it. It also tests `simulated`, unless the equations of the linear attack tell more. *Announced* means",
-        "released, and *best weighed* means a matched filter: the weighted sum of the numbers that tells the",
-        "two kinds of runs apart best, as the distribution of the other documents gives it. Formulas stand in the",
-        "docstrings of `src/ksdp/audit/statistics/`. The table `statistics` of an audit has those that it tested.",
+        "it. It also tests `simulated`, unless the equations of the linear attack tell more. Audits of a function",
+        "of your own test the last group, `simulated`, and the [statistics that you",
+        "write](python.md#a-mechanism-of-your-own). *Announced* means released. *Best weighed* means a matched",
+        "filter: the weighted sum of the numbers that tells the two kinds of runs apart best, as the distribution",
+        "of the other documents gives it. Formulas stand in the docstrings of `src/ksdp/audit/statistics/`. The",
+        "table `statistics` of an audit has those that it tested.",
     ]
     for family, members in sorted(families.items()):
         names = {one.name for one in members}
@@ -276,7 +287,7 @@ def statistics() -> str:
                 else ""
             )
             lines.append(f"- `{one.name}`{both}: {sentence_of(one)}")
-    lines += ["", "## Of single mechanisms", ""]
+    lines += ["", "## Of single mechanisms, and of functions", ""]
     lines += [f"- `{name}` ({whose}): {said}" for name, whose, said in _OF_MECHANISMS]
     return "\n".join(lines) + "\n"
 

@@ -157,7 +157,7 @@ class OneNoisySum(GaussianReleases):
 
 @dataclass(frozen=True)
 class Moments(OneNoisySum):
-    r"""Announces :math:`S = \sum_m X_m^T X_m` with noise, once, and nothing else.
+    """Announces the sum S of all parties' second moments with noise, once, and nothing else.
 
     Rows are clipped to norm `row_bound`, so that one record changes S by at most row_bound^2 in Frobenius norm,
     sqrt(2) times that where it is replaced. S is announced as its upper triangle, off the diagonal times sqrt(2),
