@@ -179,8 +179,8 @@ class Audit:
     def unbiased(self, document: str) -> float | None:
         """Return D without the bias of choosing: an attack is chosen on half of the runs, measured on the rest.
 
-        On average it is not above the true advantage, and 0 where nothing leaks; `verdicts.distance` is the
-        largest of many gaps and too large on average. None where values that the store keeps are not there.
+        On average it is not above the true advantage, unless D chose the document: then read `effects`. And
+        `verdicts.distance` is the largest of many gaps. None where values that the store keeps are not there.
 
         Raises
         ------

@@ -52,7 +52,7 @@ _ENUMERATED = (
 _FEWEST_DATABASES, _MANY = 10**5, 1000
 _UNLEARNT = (
     "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and a rule learnt "
-    "from {:,} runs sees {:.0%} of what they tell (fresh noise, fewer numbers, more documents or more runs help)"
+    "from {:,} runs sees {:.0%} of what they tell (noise drawn anew, fewer numbers, more documents or runs help)"
 )
 _CHANCE = (
     "what undeclared chance hides in {}: {} (declare noise: release `ksdp.noise(value, rng, scale=...)` as it "
