@@ -165,11 +165,11 @@ def api() -> str:
     ]
     for name in ksdp.__all__:
         if name != "__version__":
-            thing = audit if name == "audit" else getattr(ksdp, name)
+            thing: Any = audit if name == "audit" else getattr(ksdp, name)
             lines += _section(name, thing, "ksdp")
-            for field, said in described(thing).items() if hasattr(thing, "__dataclass_fields__") else ():
-                if not field.startswith("_") and said:
-                    lines += [f"- `.{field}`: {said}"]
+            is_dataclass = isinstance(thing, type) and hasattr(thing, "__dataclass_fields__")
+            fields = described(thing) if is_dataclass else {}
+            lines += [f"- `.{field}`: {words}" for field, words in fields.items() if words and field[0] != "_"]
             for method, what in vars(thing).items() if inspect.isclass(thing) else ():
                 said = inspect.getdoc(what.fget if isinstance(what, property) else what)
                 if not method.startswith("_") and (callable(what) or isinstance(what, property)) and said:
