@@ -341,7 +341,7 @@ def _ours(part: Any) -> bool:
         return all(map(_ours, part))
     home = part if isinstance(part, FunctionType) else type(part)
     parts = [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else []
-    return home.__module__.startswith("ksdp.") and all(map(_ours, parts))
+    return str(home.__module__).startswith("ksdp.") and all(map(_ours, parts))
 
 
 def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
