@@ -560,7 +560,7 @@ def test_a_certificate_by_hand() -> None:
     void = void_where_contradicted(sound, [said])
     assert not void.valid
     assert void.reason is not None
-    assert void.reason.startswith("1 documents")
+    assert void.reason.startswith("1 document ")
     worse = replace(sound, reason="other")
     assert void_where_contradicted(worse, [said]).reason == "other"
 
