@@ -23,8 +23,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import installed_parameters
 from ksdp.audit.specs.design import as_rows
 from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
-from ksdp.audit.specs.urls import was_url
-from ksdp.storage.corpora import MEMORY
+from ksdp.audit.specs.urls import MEMORY, was_url
 from ksdp.storage.in_memory import (
     Recorded,
     arrow_or_same,

@@ -19,6 +19,7 @@ from ksdp.audit.corpus.levers import finished, narrowed
 from ksdp.audit.corpus.matrix import Corpus, canonical, require_nonnegative, weighed
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
+from ksdp.audit.specs.urls import MEMORY
 from ksdp.storage.files import Refused, contents, extension, shown
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse, read_counts, read_docword, read_vocabulary
@@ -147,10 +148,6 @@ def column_names(spec: CorpusSpec, features: int | None = None) -> tuple[str, ..
 def category_names(spec: CorpusSpec) -> tuple[str, ...]:
     """Names of the columns of 0 and 1 that categories become."""
     return tuple(f"{name}_{value}" for name, values in spec.categories.items() for value in values)
-
-
-MEMORY = "memory"
-"""In place of a path: what a Python program handed over."""
 
 
 def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:

@@ -9,6 +9,8 @@ from pydantic import AfterValidator
 
 CORPUS_SCHEMES = ("s3", "gs", "file")
 """Where the files of a corpus may be, besides a path."""
+MEMORY = "memory"
+"""In place of a path: what a Python program handed over."""
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*)(?P<path>[^?#]*)(\?(?P<query>[^#]*))?\Z")
 _BARE = ("http", "ftp", "webhdfs")

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ksdp.audit.specs.urls import MEMORY
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.audits.history import BoundSummary, ProvedBy, Summary, Verdict, mechanism_of
-from ksdp.storage.corpora import MEMORY
 from ksdp.storage.learning import GainAndAdvice
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.released import ReleaseFinding, audit_release, compare_scores
 from ksdp.audit.specs.models import CorpusSpec
-from ksdp.storage.corpora import MEMORY, corpus_of, find_source
+from ksdp.audit.specs.urls import MEMORY
+from ksdp.storage.corpora import corpus_of, find_source
 from ksdp.storage.files import Refused, check_archive, extension
 from ksdp.storage.in_memory import corpus_in_memory
 from ksdp.storage.readers.columns import Columns, open_columns, read_matrix
