@@ -19,7 +19,6 @@ from ksdp.audit.corpus.levers import finished, narrowed
 from ksdp.audit.corpus.matrix import Corpus, canonical, require_nonnegative, weighed
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
-from ksdp.audit.specs.urls import MEMORY
 from ksdp.storage.files import Refused, contents, extension, shown
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse, read_counts, read_docword, read_vocabulary
@@ -152,7 +151,7 @@ def category_names(spec: CorpusSpec) -> tuple[str, ...]:
 
 def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     """Read, check and weigh a corpus."""
-    if spec.path == MEMORY:
+    if spec.in_memory:
         raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
     return corpus_of(find_source(spec, base), nonnegative=nonnegative)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.specs.urls import FileName, check_url
+from ksdp.audit.specs.urls import MEMORY, FileName, check_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -390,6 +390,11 @@ class CorpusSpec(Section, frozen=True):
         if self.format == "ratings" and self.columns is not None and len(set(self.columns)) != 3:
             raise ValueError("`columns` of ratings must name the columns of the user, the item and the rating.")
         return self
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether a Python program handed the corpus over."""
+        return self.path == MEMORY
 
     @property
     def triplet(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ksdp.audit.specs.urls import MEMORY
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.audits.history import BoundSummary, ProvedBy, Summary, Verdict, mechanism_of
@@ -257,7 +256,7 @@ def next_steps(
             "Read below why its controls failed, mend that, and audit again.",
         ]
     counts, unit, total = summary.verdicts, summary.design.unit, summary.documents
-    in_python, steps = summary.spec.corpus.path == MEMORY, []
+    in_python, steps = summary.spec.corpus.in_memory, []
     if counts.sensitive:
         them = f"{count(counts.sensitive)} of {plural(total, unit, unit + 's')} are given away"
         why = f"{them}; {why_sensitive(summary)}"
@@ -302,7 +301,7 @@ def _within_reach(summary: Summary, learning: GainAndAdvice | None, spec: str) -
         outlook = (None if learning is None else learning.outlook) or {}
         first = f"{outlook['remedy']} " if outlook.get("remedy") else ""
         takes = count(round(outlook.get("seconds", 5)))
-        made = " (“ksdp init” makes it of a file with these data)" * (summary.spec.corpus.path == MEMORY)
+        made = " (“ksdp init” makes it of a file with these data)" * summary.spec.corpus.in_memory
         return (
             f"{first}“ksdp advise {spec}”{made} looks for a setting within the margin that still gains, proofs "
             f"first. It takes about {takes} CPU seconds, and as long as three audits like this one "
