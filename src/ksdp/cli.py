@@ -265,7 +265,7 @@ def main() -> None:
         code = error.exit_code
     if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code itself
         interrupted.append(True)
-        typer.echo("stopped; the same command resumes from what is stored.", err=True)
+        typer.echo("stopped; the same command goes on, or begins again if nothing is stored.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 

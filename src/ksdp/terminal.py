@@ -108,7 +108,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
     def leave(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)  # `timeout` and service managers send more than one
-        os.write(2, b"\nstopped; the same command resumes from what is stored.\n")
+        os.write(2, b"\nstopped; the same command goes on, or begins again if nothing is stored.\n")
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):
                 child.kill()

@@ -31,6 +31,6 @@ def test_it_leaves_one_line_and_no_child() -> None:
             time.sleep(0.01)
         _, said = running.communicate(timeout=300)
     assert running.returncode == 128 + signal.SIGTERM
-    assert said.split("\n") == ["", "stopped; the same command resumes from what is stored.", ""]
+    assert said.split("\n") == ["", "stopped; the same command goes on, or begins again if nothing is stored.", ""]
     _, alive = psutil.wait_procs([child], timeout=300)
     assert alive == []

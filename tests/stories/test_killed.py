@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 MARKS = {"worker": "forkserver", "server": "prefect_child"}
 """What stands in the command line of the processes of an audit."""
-STOPPED = "stopped; the same command resumes from what is stored."
+STOPPED = "stopped; the same command goes on, or begins again if nothing is stored."
 SERVER_GONE = re.compile(r"error: the Prefect server stopped \(exit -9; see .*\): the same command goes on")
 SPEC = """
 seed = 22

@@ -140,7 +140,7 @@ def plan(
     columns: Annotated[
         Path | None,
         typer.Option(
-            "--columns", help="File for the column names; print the section `[features]` of a protocol file."
+            "--columns", help="File for the column names; read the data, print `[features]` of a protocol file."
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -166,11 +166,14 @@ def plan(
 
 def _tell_features(spec: Spec, base: Path, party: list[str] | None, columns: Path | None, as_json: bool) -> None:
     """The columns that a spec's levers leave and how rows are made, as a protocol file says it."""
+    from ksdp.flows.prepare import open_spec
     from ksdp.flows.runs.protocol_files import features_hash, protocol_text
     from ksdp.storage.corpora import corpus_features, rows_hash
     from ksdp.storage.readers.spec_files import COLUMN_FILES, fetched
 
     here, _copies = fetched(spec.corpus, base, COLUMN_FILES)
+    if columns is not None:
+        open_spec(spec, base)  # refuses, before anybody signs, a table that no run takes
     names, rows = corpus_features(here, base), rows_hash(here, base)
     features: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
     if columns is not None:

@@ -248,3 +248,18 @@ def test_a_senseless_file_is_refused_and_moves_no_terminal(data: st.DataObject, 
         file.join("dan", "dan.example:7001", load_private(draft.parent / "ada.key").public_key(), server=False)
     except KsdpError as error:
         assert "\x1b" not in str(error)  # noqa: PT017 - whatever else is raised fails the test
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [("who,age\na,30\nb,41\n", ""), ("who,Age\na,30\n", "no column `age`"), ("who,age\na,x\n", "row 1")],
+)
+def test_a_table_that_no_run_takes_is_refused_before_anybody_signs(tmp_path: Path, table: str, fault: str) -> None:
+    (tmp_path / "t.csv").write_text(table)
+    (spec := tmp_path / "t.toml").write_text(
+        '[corpus]\npath = "t.csv"\nid = "who"\ncolumns = ["age"]\nweighting = "counts"\n[mechanism]\n'
+        'name = "moments"\nrank = 1\nadvantage = 0.5\n[design]\nparty_size = 0.5\nwith_runs = 30\n'
+    )
+    done = CliRunner().invoke(application("plan"), ["plan", str(spec), "--columns", str(tmp_path / "c.txt")])
+    assert fault in str(done.exception)
+    assert ("hash = " in done.output, (tmp_path / "c.txt").exists()) == (not fault, not fault)

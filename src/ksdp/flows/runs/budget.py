@@ -157,7 +157,7 @@ class BudgetGuard:
                 raise InputError(
                     f"this run is beyond the budget: `{name}` may be {limit:g}{more}; {was:.4g} is spent by "
                     f"{plural(before.runs, 'run')}, and with this one it would be {would:.4g}. Nothing was sent. "
-                    + (_NO_SUM if name == "unbounded" else "")
+                    + (_NO_SUM if name == "unbounded" else f"The budget file, beside the key, sets `{name}`.")
                 )
         return price
 
