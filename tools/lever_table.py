@@ -58,8 +58,9 @@ run](protocol-run.md).*
 **You need this page only before a run among parties.** An audit runs on one machine and sees all of your
 documents, so it can use settings that need them all. In a run no party sees them all, so some settings are
 refused. The run then does not start, and says why. **Look up only the settings that stand in your spec.** A spec
-for a table often has none of them. A run also takes `weighting = "counts"` or `"standardised"`, and `rows`, which are not
-in the table. It needs `columns` or `vocabulary`, and a file on this machine. It refuses `missing = "median"`.
+for a table often has none of them. A run also takes `weighting = "counts"` or `"standardised"`, and `rows`, which
+are not in the table. It needs `columns` or `vocabulary`, and a file on this machine. It refuses
+`missing = "median"`.
 
 The settings here are those that trade gain for leak, called [levers](glossary.md#what-makes-a-run-safer). [Keys
 of a spec](spec.md#corpuslevers) explains those of `[corpus]`, and [Mechanisms](mechanisms.md) lists the
@@ -87,8 +88,8 @@ A dash means: no mechanism. A mechanism that neither cell names does not take th
 """
 TAIL = """
 - With `idf = "global"`, a term counts less if it occurs in many rows of the file. In a run, and when one party
-  audits for itself, that file is the party's own. With `weighting = "standardised"`, so are the mean and the scale of
-  each column. Noise [does not cover](noise-and-draw.md#joint-noise) what these numbers tell.
+  audits for itself, that file is the party's own. With `weighting = "standardised"`, so are the mean and the
+  scale of each column. Noise [does not cover](noise-and-draw.md#joint-noise) what these numbers tell.
 - With `solver = "limit"`, PD-SVD, `sigma-svd` and PD-PCA can be audited, or run with `opens = "final"`. A run
   that publishes every round needs `solver = "power"`.
 - PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.

@@ -91,14 +91,8 @@ READERS = {
         "verdicts-for-statisticians.md",
         "peers.md",
     ),
-    "a party of a run": (
-        "installing.md",
-        "three-organisations.md",
-        "protocol-run.md",
-        "run-reference.md",
-        "noise-and-draw.md",
-        "audit-and-run.md",
-    ),
+    "a party of a run": ("installing.md", "three-organisations.md", "protocol-run.md", "upkeep.md"),
+    "whoever chooses what parties compute": ("run-reference.md", "noise-and-draw.md", "audit-and-run.md"),
 }
 _FILES = "## Files of a store"
 EXAMPLES = {
@@ -325,7 +319,7 @@ def index() -> str:
         "",
         "New here? Read [what a verdict means](what-a-verdict-means.md) (five minutes), then type [your first",
         "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read your pages. A",
-        "party of a run may begin with its own row:",
+        "party of a run begins with its own row:",
         "",
         "| you are | read, in this order |",
         "|---|---|",
@@ -336,7 +330,8 @@ def index() -> str:
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
         lines += [*(f"- {_link(page)}" for page in pages), ""]
     lines += ["Federations of Flower and NVFlare are audited without changing them: see `examples/flower/` and"]
-    lines += ["`examples/nvflare/`. `SECURITY.md` says who is trusted with what."]
+    lines += ["`examples/nvflare/`. With `examples/gate/`, a site takes part in them only with a clearance."]
+    lines += ["`SECURITY.md` says who is trusted with what."]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -169,14 +169,11 @@ def _tell_features(spec: Spec, base: Path, party: list[str] | None, columns: Pat
     from ksdp.flows.prepare import open_spec
     from ksdp.flows.runs.protocol_files import features_hash, protocol_text
     from ksdp.storage.corpora import corpus_features, rows_hash
-    from ksdp.storage.readers.spec_files import COLUMN_FILES, fetched
 
-    here, _copies = fetched(spec.corpus, base, COLUMN_FILES)
-    if columns is not None:
-        open_spec(spec, base)  # refuses, before anybody signs, a table that no run takes
-    names, rows = corpus_features(here, base), rows_hash(here, base)
+    names, rows = corpus_features(spec.corpus, base), rows_hash(spec.corpus, base)
     features: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
     if columns is not None:
+        open_spec(spec, base)  # refuses, before anybody signs, a table that no run takes
         columns.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(features))
