@@ -101,10 +101,9 @@ def test_parties_may_join_and_sign_copies(draft: Path) -> None:
         ksdp(copy, name, "--join", f"{name}.example:7001")
     ksdp(draft, "ada", "--join", "ada.example:7001", *(f"--copy={copy}" for copy in copies.values()))
     ksdp(draft, "ada", "--invite")
-    said = read_protocol_file(draft).fingerprint
     for name, copy in copies.items():
         copy.write_text(draft.read_text())
-        ksdp(copy, name, "--accept", "--fingerprint", said)
+        ksdp(copy, name, "--accept", "--fingerprint", read_protocol_file(draft).fingerprint)
     assert "signed by all: ada, bob, cyd" in ksdp(draft, "ada", *(f"--copy={copy}" for copy in copies.values()))
     other = draft.with_name("other.toml")
     other.write_text(draft.read_text().replace("rank = 2", "rank = 3"))
@@ -184,10 +183,7 @@ def test_who_is_in_the_file_does_not_join_again(draft: Path) -> None:
 
 def test_signatures_stand_last(draft: Path) -> None:
     text = signed(draft).read_text()
-    for more, fault in (
-        ("\n[timeouts]\nmessage = 5.0\n", "stand last"),
-        ("[[signatures]]\nname = 3\n", "cannot be read"),
-    ):
+    for more, fault in ("\n[timeouts]\nmessage = 5\n", "stand last"), ("[[signatures]]\nname = 3\n", "cannot"):
         draft.write_text(text + more)
         with pytest.raises(KsdpError, match=fault):
             read_protocol_file(draft)
