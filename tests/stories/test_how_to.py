@@ -136,7 +136,7 @@ def test_scheduling(desk: Desk) -> None:
     type_page("scheduling.md", desk.folder, Path(sys.executable).parent)
     block, signed, desks, other_shell = shell("scheduling.md")
     schedule, serve, review = block.splitlines()
-    desk.type(signed)
+    desk.type(signed + schedule)
     port = str(free_ports(1)[0])
     for name, code in zip(("sink", "block"), fences("scheduling.md", "python"), strict=True):
         (desk.folder / f"{name}.py").write_text(code.replace("8900", port))
@@ -144,7 +144,6 @@ def test_scheduling(desk: Desk) -> None:
     waits = f"until [ -s audits/prefect/serving ]; do sleep 1; done\n{named}\nuntil {made}; do sleep 2; done"
     threading.Thread(target=desk.type, args=(waits,), daemon=True).start()
     desk.serve(f"timeout 120 {sink} exec {reminding}", '"event": "ksdp.clearance.expires"')
-    desk.type(schedule)
     desk.serve(review.replace("#", f"--port {free_ports(1)[0]} #"), "http://127.0.0.1:")
     desk.serve(serve, "http://127.0.0.1:")
 
