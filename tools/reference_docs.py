@@ -77,7 +77,7 @@ FOR_WHOM = {
     "Explanation": "Understand what the numbers mean, and why they are as they are.",
 }
 READERS = {
-    "a data engineer": ("gain-and-levers.md", "scheduling.md", "upkeep.md", "ci.md"),
+    "a data engineer": ("installing.md", "scheduling.md", "ci.md", "upkeep.md", "gain-and-levers.md"),
     "a privacy officer": (
         *("what-a-verdict-means.md", "reviewing.md", "screening.md", "noise-and-draw.md", "certificates.md"),
         "why-everything-leaks.md",

@@ -133,23 +133,17 @@ def test_reviewing_and_screening(desk: Desk) -> None:
 
 
 def test_scheduling(desk: Desk) -> None:
-    block, desks, other_shell = shell("scheduling.md")
-    demo, review, schedule, serve = block.splitlines()
-    desk.type(demo)
-    signer = "--clearance five.clearance --key ada.key --who Ada --days 5"
-    desk.type(f"ksdp keys ada && ksdp clear latest {signer} --store audits")
+    type_page("scheduling.md", desk.folder, Path(sys.executable).parent)
+    block, signed, desks, other_shell = shell("scheduling.md")
+    schedule, serve, review = block.splitlines()
+    desk.type(signed + schedule)
     port = str(free_ports(1)[0])
-    levels, *scripts = fences("scheduling.md", "python")
-    (desk.folder / "levels.py").write_text(levels)
-    assert "\n10 0.00027 0.00055\n30 4.7e-05 9.5e-05" in desk.type("python levels.py")
-    for name, code in zip(("sink", "block"), scripts, strict=True):
+    for name, code in zip(("sink", "block"), fences("scheduling.md", "python"), strict=True):
         (desk.folder / f"{name}.py").write_text(code.replace("8900", port))
-    sink, reminding = desks.splitlines()
-    named, made = other_shell.splitlines()
+    (sink, reminding), (named, made) = desks.splitlines(), other_shell.splitlines()
     waits = f"until [ -s audits/prefect/serving ]; do sleep 1; done\n{named}\nuntil {made}; do sleep 2; done"
     threading.Thread(target=desk.type, args=(waits,), daemon=True).start()
     desk.serve(f"timeout 120 {sink} exec {reminding}", '"event": "ksdp.clearance.expires"')
-    desk.type(schedule)
     desk.serve(review.replace("#", f"--port {free_ports(1)[0]} #"), "http://127.0.0.1:")
     desk.serve(serve, "http://127.0.0.1:")
 

@@ -99,7 +99,8 @@ def schedule(
         typer.echo(json.dumps(shown | asdict(calendar)))
         return
     typer.echo(f"deployment {deployment}: {calendar.cron} ({calendar.timezone})", err=True)
-    typer.echo(f"{next_level_words(store, made.name)}\n`ksdp serve --store {store}` runs it.", err=True)
+    runs = f"`ksdp now {made.name} --store {store}` runs it once, `ksdp serve --store {store}` by the calendar."
+    typer.echo(f"{next_level_words(store, made.name)}\n{runs}", err=True)
 
 
 class FailNowOn(StrEnum):

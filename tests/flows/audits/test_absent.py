@@ -111,4 +111,4 @@ def test_a_forecast_and_a_first_spec_show_who_is_proved_and_who_is_next(
     assert "".join(planned["before"]["furthest"]).isdigit()
     for words in (text, forecast_words(planned)):
         assert "30 documents are sensitive before any run, by their rarest feature alone" in words
-        assert "these move V furthest" in words
+        assert "move the released V furthest" in words

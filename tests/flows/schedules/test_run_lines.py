@@ -6,11 +6,12 @@ from ksdp.flows.schedules.serve import NewRuns, next_level_words, run_line
 from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, check_schedule, write_schedule
 from ksdp.storage.store import Store
 
+from ...fences import DOCS
+
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 RUN = ScheduledRun(
-    started=NOW, finished=NOW, outcome="audited", audit="0123456789ab",
-    became_sensitive=2, seconds=3.2, documents={"audited": 8},
-    verdicts={"sensitive": 2, "clear": 5, "undecided": 1},
+    started=NOW, finished=NOW, outcome="audited", audit="0123456789ab", became_sensitive=2, seconds=3.2,
+    documents={"audited": 8}, verdicts={"sensitive": 2, "clear": 5, "undecided": 1},
 )  # fmt: skip
 
 
@@ -19,6 +20,7 @@ def test_a_line_says_what_became_of_a_run() -> None:
         "2026-03-05T12:00:00+00:00 nightly: audited 8 documents, 2 became sensitive; "
         "all: 2 sensitive, 5 clear, 1 undecided (3.2 s)   audit 0123456789ab"
     )
+    assert "2 became sensitive (the first audit" in run_line("nightly", RUN.model_copy(update={"number": 1}))
     same = RUN.model_copy(update={"outcome": "unchanged", "audit": None})
     assert run_line("nightly", same).endswith("nightly: unchanged (3.2 s)")
     void = RUN.model_copy(update={"outcome": "void", "reason": "a planted leak was not detected"})
@@ -50,8 +52,12 @@ def test_a_level_that_has_become_small_is_said_with_the_runs_that_it_takes(tmp_p
         append_run(store, "nightly", RUN.model_copy(update={"budget": budget.as_dict()}))
         said.append(next_level_words(store.root, "nightly"))
     assert said[0] == "level   audit 2 will call documents clear at 0.0072 (the first: 0.022)"
-    # Both levels as docs/scheduling.md has them; 797 and 1,151 runs bring them to the margin.
     assert said[8] == (
         "level   audit 10 will call documents clear at 0.00055 (the first: 0.022), which takes 1.4 times as many "
         "runs as the first (`design.with_runs`)"
     )
+    page, budgets = (DOCS / "scheduling.md").read_text(), [open_budget(by, 0.05) for by in ("lord", "spending")]
+    for audit in range(1, 366):
+        levels = (*(each.next_level for each in budgets), budgets[0].next_clear_level)
+        assert audit not in {1, 2, 10, 365} or f"| {audit} | {' | '.join(f'{at:.2g}' for at in levels)} |" in page
+        budgets = [each.spend(False) for each in budgets]

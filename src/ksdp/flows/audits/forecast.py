@@ -158,7 +158,8 @@ def before_words(figures: Mapping[str, Any]) -> list[str]:
             lines.append(f"          {tenth}  {'#' * math.ceil(_BAR * count / most):{_BAR}} {count:,}")
     if figures.get("furthest"):
         names = ", ".join(visible(name) for name in figures["furthest"])
-        lines.append(f"{'' if lines else 'before':10}of those that are measured, these move V furthest: {names}")
+        whose = f"{'':10}of the others, these" if lines else "before    these documents"
+        lines.append(f"{whose} move the released V furthest: {names}")
     return lines
 
 

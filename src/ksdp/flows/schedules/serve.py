@@ -106,10 +106,7 @@ class ScheduleMetrics(Collector):
 def run_line(schedule: str, run: ScheduledRun) -> str:
     """One line about a run that has ended."""
     line = f"{run.finished.isoformat(timespec='seconds')} {schedule}: {run.outcome}"
-    if run.reason:
-        line += f": {run.reason}"
-    elif run.outcome == "audited":
-        line += f" {run.words}"
+    line += f": {run.reason}" if run.reason else f" {run.words}" if run.outcome == "audited" else ""
     audit = f"   audit {run.audit}" if run.audit else ""
     return f"{line} ({run.seconds:.1f} s){audit}"
 

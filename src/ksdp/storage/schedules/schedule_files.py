@@ -173,7 +173,8 @@ class ScheduledRun(BaseModel):
         notes = (f"{out} excluded by decision" if out else "", f"appetite missed: {missed}" if missed else "")
         every = "; ".join(filter(None, (f"all: {counts}", *notes)))
         audited = plural(self.documents.get("audited", 0), "document")
-        return f"{audited}, {self.became_sensitive} became sensitive; {every}"
+        first = " (the first audit has nothing to compare with)" if self.number == 1 else ""
+        return f"{audited}, {self.became_sensitive} became sensitive{first}; {every}"
 
 
 def append_run(store: Store, name: str, run: ScheduledRun) -> None:
