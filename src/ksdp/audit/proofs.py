@@ -77,10 +77,11 @@ def known_bounds(plan: Plan) -> tuple[Bound, ...]:
             Bound(ProvedBy.DRAW, np.ones(audited), "nobody learns the draw", any_knowledge=True, every_size=True)
         )
     if (promise := plan.promise) is not None:
-        every = np.full(audited, promise.bound)
-        bounds.append(
-            Bound(ProvedBy.NOISE, every, promise.trust, any_knowledge=True, every_size=promise.every_size)
+        every, weights = np.full(audited, promise.bound), plan.spec.corpus.weights_of_rows
+        trust = (
+            f"{promise.trust}; taken as known: {weights}, from the party's own rows" if weights else promise.trust
         )
+        bounds.append(Bound(ProvedBy.NOISE, every, trust, any_knowledge=True, every_size=promise.every_size))
     copies = copies_bound(plan)
     return tuple(bounds if copies is None else [*bounds, copies])
 
