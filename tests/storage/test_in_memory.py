@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from ksdp.audit.specs.models import CorpusSpec
-from ksdp.storage.corpora import MEMORY, load_corpus
+from ksdp.audit.specs.urls import MEMORY
+from ksdp.storage.corpora import load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 
 TEXTS = ["ants and bees", "bees eat ants", "cats eat"]
