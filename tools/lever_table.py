@@ -76,8 +76,8 @@ run. There is one exception: a run with noise needs `sampler = "discrete"`, and 
 - `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, an entry that is
   missing from the table counts as unknown, not as zero. `start` says where the topics start. `beta` and `delta`
   are weights that keep topics and documents small; this `delta` is not the one that stands beside epsilon.
-- `noisy` adds noise to another mechanism, which is PD-SVD in this table. Around another mechanism it accepts
-  whatever that mechanism accepts.
+- `noisy` is the mechanism that the key `noise` makes. The table shows it for PD-SVD; another mechanism takes with
+  `noise` whatever it takes without.
 - `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
 
 A dash means: no mechanism. A mechanism that neither cell names does not take the setting at all, such as
