@@ -69,13 +69,12 @@ def test_ids_are_abbreviated_and_latest_is_the_newest(audited: tuple[Path, str])
 
 
 def test_a_number_is_computed_again_from_the_seed(audited: tuple[Path, str]) -> None:
-    store, _audit = audited
-    shown = run("show", "latest", "7", "--again", "row-space-energy", "--store", store)
+    shown = run("show", "latest", "7", "--again", "row-space-energy", "--store", audited[0])
     stored, replayed, word = shown.splitlines()[-3:]  # after the progress
     assert stored.split()[1:] == replayed.split()[1:]
     assert word == "equal"
     with pytest.raises(InputError, match="name the document"):
-        run("show", "latest", "--again", "row-space-energy", "--store", store)
+        run("show", "latest", "--again", "row-space-energy", "--store", audited[0])
 
 
 def test_damage_is_named_with_what_makes_it_again(audited: tuple[Path, str], tmp_path: Path) -> None:

@@ -78,9 +78,7 @@ def known_bounds(plan: Plan) -> tuple[Bound, ...]:
         )
     if (promise := plan.promise) is not None:
         every, weights = np.full(audited, promise.bound), plan.spec.corpus.weights_of_rows
-        trust = (
-            f"{promise.trust}; taken as known: {weights}, from the party's own rows" if weights else promise.trust
-        )
+        trust = promise.trust + (f"; taken as known: {weights}, from the party's own rows" if weights else "")
         bounds.append(Bound(ProvedBy.NOISE, every, trust, any_knowledge=True, every_size=promise.every_size))
     copies = copies_bound(plan)
     return tuple(bounds if copies is None else [*bounds, copies])

@@ -173,6 +173,7 @@ def test_a_series_leaves_out_how_hard_one_looks_and_nothing_else() -> None:
         ({"path": "x.csv"}, ""),
         ({"path": "x.csv", "text": "body"}, "the weight of each term"),
         ({"path": "x.npz"}, "the weight of each term"),
+        ({"path": "data/docword.kos.txt"}, "the weight of each term"),
         ({"path": "x.npz", "weighting": "counts"}, ""),
         ({"path": "x.npz", "idf": "public", "levers": {"reference": "r.tsv"}}, ""),
     ],

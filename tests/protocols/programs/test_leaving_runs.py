@@ -93,7 +93,7 @@ def promised(mechanism: GaussianReleases) -> list[float]:
 @pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if not isinstance(m, PrivateFedPower)])
 @pytest.mark.parametrize("threshold", [3, 4])
 def test_no_sum_has_less_noise_than_was_promised(mechanism: Any, threshold: int) -> None:
-    """Whoever stays, and whose noise the colluders know."""
+    """The noise of the parties that stay is enough, less that of colluders, whoever stays."""
     _, drawn = played(mechanism, threshold, {})
     honest = threshold - (mechanism.colluders or 0)
     for number, needed in enumerate(promised(mechanism)):

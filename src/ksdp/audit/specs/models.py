@@ -394,7 +394,8 @@ class CorpusSpec(Section, frozen=True):
     @property
     def weights_of_rows(self) -> str:
         """What the corpus' own rows decide of every row; empty if nothing, or if a secret draw covers it."""
-        counted = self.format in ("text", "counts", "docword", "demo") or self.path.endswith((".npz", ".mtx"))
+        counts = self.path.endswith((".npz", ".mtx")) or self.path.rpartition("/")[2].startswith("docword")
+        counted = counts or self.format in ("text", "counts", "docword", "demo")
         if self.levers.drawn is not None:
             return ""
         if self.weighting == "standardised":

@@ -272,7 +272,7 @@ class Link:
             self.missed = tuple(name.split(", "))
             raise ConnectionAbortedError
         if word in ABOUT:
-            # Who hears of itself that it is gone is not: whoever says so could choose who stays.
+            # A party that is told of itself that it is gone ends the run: else the teller chooses who stays.
             how = "ended" if name == self.peer else word.decode()
             self.fail(ABOUT[word].format(who=name, peer=self.peer), how, name)
             return
