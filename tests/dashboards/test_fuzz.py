@@ -62,6 +62,7 @@ COMMON: Any = {"deadline": None, "suppress_health_check": [HealthCheck.function_
     route=st.sampled_from(sorted(dashboard._PAGES)), names=st.lists(values, min_size=2, max_size=2), query=queries
 )
 @example(route="/queue", names=["a", "b"], query=[("search", "a\u202eb")])
+@example(route="/queue", names=["a", "b"], query=[("recorded", "a\u202eb")])
 def test_every_page_answers_whatever_is_asked(
     history_store: Store, route: str, names: list[str], query: list[tuple[str, str]]
 ) -> None:
@@ -70,6 +71,17 @@ def test_every_page_answers_whatever_is_asked(
     assert answer.status_code in (200, 204, 303, 307, 400, 404, 405), (route, names, query)
     assert "Traceback" not in answer.text
     assert "\u202e" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/queue", "/audits/svd-09/document?id=mail-00000", "/audits/svd-09/more-runs"])
+def test_an_address_puts_no_words_on_a_page(history_store: Store, path: str) -> None:
+    """A link that somebody sends must not make a page say that something was decided."""
+    sentence = "All+documents+are+clear"
+    more = "&".join(f"{key}={sentence}" for key in ("recorded", "count", "begun"))
+    answer = visit(history_store).get(f"{path}{'&' if '?' in path else '?'}{more}")
+    assert answer.status_code == 200
+    assert "All documents are clear" not in answer.text
+    assert 'class="done"' not in answer.text
 
 
 @settings(max_examples=50, **COMMON)

@@ -375,10 +375,10 @@ def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
 
     command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
 
-    def start(audit: str) -> str:
+    def start(audit: str) -> None:
         from ksdp.flows.reviews import start_more_runs
 
-        return start_more_runs(store, audit, utc_now)
+        start_more_runs(store, audit, utc_now)
 
     may = start_runs and os.access(store.root, os.W_OK | os.X_OK)
     return Actions(command, start if may else None, utc_now)

@@ -31,7 +31,6 @@ from ksdp.dashboards.rendering import PageContext, alone, static_files
 from ksdp.dashboards.reviews import (
     Actions,
     Form,
-    begin_runs,
     read_form,
     read_log_page,
     read_queue_page,
@@ -67,7 +66,7 @@ def decide(context: PageContext, request: Request, form: Form) -> Response:
     """Record decisions; a stale one is refused with the newer one shown."""
     audit = require_audit(context.store, request.path_params["audit"])
     try:
-        entries, begun = record(context.store, audit, form, request.state.reviewer, context.actions)
+        entries = record(context.store, audit, form, request.state.reviewer, context.actions)
     except StaleDecision as error:
         return _again(context, request, form, 409, refused=str(error), newer=error.newer)
     except InvalidAudit as error:
@@ -78,8 +77,8 @@ def decide(context: PageContext, request: Request, form: Form) -> Response:
     back = safe_path(onward, "") or safe_path(form.one("back"), "/queue")
     address, _, _ = back.partition("#")
     parts = urlsplit(address)
-    kept = {name: value for name, value in _query(address).items() if name not in ("recorded", "count", "begun")}
-    done = {"recorded": entries[-1].number, "count": len(entries), "begun": begun[:300]}
+    kept = {name: value for name, value in _query(address).items() if name not in ("recorded", "count")}
+    done = {"recorded": entries[-1].number, "count": len(entries)}
     return RedirectResponse(link(parts.path, "review", **(kept | done)), 303)
 
 
@@ -88,8 +87,10 @@ def start_runs(context: PageContext, request: Request, form: Form) -> Response:
     audit = require_audit(context.store, request.path_params["audit"])
     if not wanted(context.store, audit):
         raise InputError("No decision asks for more runs of documents of this audit.")
-    begun = begin_runs(audit, context.actions)
-    return RedirectResponse(link(f"/audits/{audit}/more-runs", begun=begun[:300]), 303)
+    if context.actions.more_runs is None:
+        raise InputError(f"This dashboard starts no runs; `ksdp more-runs {audit}` does.")
+    context.actions.more_runs(audit)
+    return RedirectResponse(f"/audits/{audit}/more-runs", 303)
 
 
 def text(context: PageContext, request: Request, form: Form) -> Response:

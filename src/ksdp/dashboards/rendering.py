@@ -42,6 +42,11 @@ def _visible(text: str) -> str:
     return visible(text, lines=True)
 
 
+def _number(text: str) -> int:
+    """A number of the address that a page repeats; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
 @lru_cache(maxsize=8)
 def _static_link(name: str) -> str:
     """The address of a file of ours, which changes with its content."""
@@ -90,7 +95,9 @@ class PageContext:
             "path": path,
             "store_name": "/".join(self.store.root.parts[-2:]),
             "address": path + (f"?{query}" if query else ""),
-            "asked": request.query_params,
+            "alike": "alike" in request.query_params,
+            "recorded": _number(request.query_params.get("recorded", "")),
+            "count": _number(request.query_params.get("count", "")),
             "typed": dict.fromkeys(("reason", "decision", "owner", "due"), ""),
             "refused": None,
             "newer": None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
@@ -38,7 +39,7 @@ from ksdp.storage.store import InputError, KsdpError, Store
 _FIELDS = 20_000
 
 Resolve = Callable[[str, str], str]
-StartMoreRuns = Callable[[str], str]
+StartMoreRuns = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Actions:
     resolve: Resolve | None = None
     """Text of a document: (audit, document) -> text; a `KsdpError` where there is none."""
     more_runs: StartMoreRuns | None = None
-    """Begin the more runs that are decided for documents of an audit: audit -> what was begun, in a sentence."""
+    """Start the more runs that are decided for documents of an audit."""
     clock: Callable[[], datetime] = datetime.now
 
 
@@ -93,8 +94,8 @@ def safe_path(text: str, default: str) -> str:
     return text if ours and not parts.scheme and not parts.netloc else default
 
 
-def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> tuple[list[Entry], str]:
-    """Record what a form decides about one document or several: (entries, what was begun, or nothing)."""
+def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> list[Entry]:
+    """Record what a form decides about one document or several."""
     try:
         decision = Decision(form.one("note") or form.one("decision"))
     except ValueError as error:
@@ -119,7 +120,10 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
         for document, version in pairs.items()
     ]
     entries = append(store, proposals, actions.clock())
-    return entries, begin_runs(audit, actions) if decision is Decision.MORE_RUNS else ""
+    if decision is Decision.MORE_RUNS and actions.more_runs is not None:
+        with suppress(KsdpError):  # the page offers to start them, and says then why they do not
+            actions.more_runs(audit)
+    return entries
 
 
 def _listed(store: Store, audit: str, query: Mapping[str, list[str]]) -> list[str]:
@@ -131,16 +135,6 @@ def _listed(store: Store, audit: str, query: Mapping[str, list[str]]) -> list[st
     if page.total > _FIELDS:
         raise InputError(f"These are {page.total:,} documents; at most {_FIELDS:,} are decided at once.")
     return [row.document for row in page.rows]
-
-
-def begin_runs(audit: str, actions: Actions) -> str:
-    """Begin more runs, or say how a person does; the decisions stand in the log whatever becomes of it."""
-    if actions.more_runs is None:
-        return f"`ksdp more-runs {audit}` runs them."
-    try:
-        return actions.more_runs(audit)
-    except KsdpError as error:
-        return f"More runs could not be started: {error}"
 
 
 def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions: Actions) -> str:

@@ -29,15 +29,7 @@ from ksdp.flows.interruption import Clock, Listener, current, listening, run_unt
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, open_spec, prepare, prepare_stored
 from ksdp.flows.screening.clear import ClearRules, Signing, clear
-from ksdp.storage.audits.continuation import (
-    Origin,
-    claimed,
-    open_log,
-    read_origin,
-    read_progress,
-    write_origin,
-    write_progress,
-)
+from ksdp.storage.audits.continuation import Origin, claimed, open_log, read_origin, write_origin, write_progress
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_spec, read_verdicts, verdict_ids
 from ksdp.storage.mapped_corpus import open_corpus
@@ -47,12 +39,11 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 
 
-def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
-    """Start `ksdp more-runs AUDIT` for all that more runs are decided for, and say in a sentence what was done."""
-    shared = read_spec(store.audit(audit)).design.kind == "shared"
+def start_more_runs(store: Store, audit: str, clock: Clock) -> None:
+    """Start `ksdp more-runs AUDIT`, unless it is under way, for all that more runs are decided for."""
     with claimed(store, audit) as mine:
         if mine is None:
-            return _under_way((read_progress(store, audit) or {}).get("state"), shared)
+            return
         now = clock().isoformat(timespec="seconds")
         write_progress(store, audit, {"state": "starting", "started": now, "changed": now, "process": os.getpid()})
         command = [sys.executable, "-m", "ksdp", "more-runs", audit, "--store", str(store.root)]
@@ -71,15 +62,6 @@ def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
             write_progress(store, audit, {"state": "failed", "started": now, "changed": now, "reason": reason})
             raise StoreError(reason) from error
     threading.Thread(target=process.wait, daemon=True).start()  # or it stays in the table of processes
-    return "More runs were started; the audit that continues this one supersedes it when it is done."
-
-
-def _under_way(state: str | None, shared: bool) -> str:
-    if state != "running":
-        return "More runs are queued already; they take this into account."
-    if shared:
-        return "More runs are under way already, and every document gets them."
-    return "More runs for other documents are under way; start these when they are done."
 
 
 def corpus_subject(spec: Spec, base: Path, *, groups: bool = False) -> Subject:
