@@ -12,7 +12,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.proofs import certify, knows_all, paired_advantages
+from ksdp.audit.proofs import certify, known_bounds, knows_all, paired_advantages
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.runs import measure, sample, stacked
@@ -21,6 +21,7 @@ from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.audit.verdicts.margins import distance_band
+from ksdp.audit.verdicts.verdict import ProvedBy
 
 
 def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **changes) -> Plan:
@@ -30,6 +31,16 @@ def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **c
     design = {"party_size": 30, "with_runs": 150, "sampling": changes.pop("sampling", "fixed")}
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy, "design": design}
     return make_plan(Opened.of(parse_spec(tables | changes), corpus))
+
+
+def test_a_proof_by_noise_says_what_it_takes_as_known(corpus: Corpus) -> None:
+    noisy = {"name": "moments", "rank": 2, "advantage": 0.2}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy, "design": {"party_size": 30}}
+    trusts = []
+    for from_rows in ("", "the weight of each term"):
+        plan = make_plan(Opened.of(parse_spec(tables), replace(corpus, from_rows=from_rows)))
+        trusts += [bound.trust for bound in known_bounds(plan) if bound.by is ProvedBy.NOISE]
+    assert trusts[1] == f"{trusts[0]}; taken as known: the weight of each term, from the party's own rows"
 
 
 @pytest.mark.validity

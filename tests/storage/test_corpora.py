@@ -8,6 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
+from ksdp.audit.corpus.matrix import restrict
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import corpus_features, load_corpus
@@ -66,6 +67,32 @@ def test_weighting_and_rows_are_chosen_by_the_spec(load, counts_file):
     np.testing.assert_allclose(units, [row / np.linalg.norm(row) for row in COUNTS[[0, 1, 3]]], rtol=1e-15)
     raw = load(counts_file, rows="none").matrix.toarray()
     np.testing.assert_allclose(raw[0], [2 * math.log(4 / 3), 0, math.log(4)], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "decided"),
+    [
+        ("a.npz", {}, "the weight of each term"),
+        ("a.npz", {"weighting": "counts"}, ""),
+        ("a.npz", {"weighting": "counts", "levers": {"most_frequent": 2}}, "which columns there are"),
+        ("t.csv", {"text": "body"}, "which columns there are and the weight of each term"),
+        ("t.csv", {"text": "body", "vocabulary": "v.txt"}, "the weight of each term"),
+        ("t.csv", {"columns": ("key",)}, ""),
+        ("t.csv", {"columns": ("key",), "weighting": "standardised"}, "the mean and scale of each column"),
+        ("r.csv", {}, "which columns there are"),
+        ("r.csv", {"vocabulary": "items.txt"}, ""),
+        ("demo", {}, "the weight of each term"),
+    ],
+)
+def test_a_corpus_knows_what_its_own_rows_decide_of_every_row(load, tmp_path, counts_file, name, keys, decided):
+    TEXTS.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "v.txt").write_text("pear\nplum\napple\n", encoding="utf-8")
+    (tmp_path / "items.txt").write_text("5\n6\n", encoding="utf-8")
+    (tmp_path / "r.csv").write_text("user_id,item_id,rating\n1,5,3\n2,6,4\n", encoding="utf-8")
+    corpus = load(name, nonnegative=False, **keys)
+    assert corpus.from_rows == decided
+    assert restrict(corpus, np.arange(2)).from_rows == decided
+    assert corpus.taken_as_known == (f"taken as known: {decided}, from the party's own rows" if decided else "")
 
 
 def test_a_party_idf_counts_its_own_documents(load, counts_file):

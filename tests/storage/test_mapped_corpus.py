@@ -32,6 +32,15 @@ def test_comes_back_memory_mapped(tmp_path: Path) -> None:
     assert isinstance(base, np.memmap)
 
 
+def test_equal_numbers_of_which_some_were_weighed_by_their_rows_stay_so(tmp_path: Path) -> None:
+    matrix, ids = canonical(sp.csr_array(np.eye(3))), np.array(["a", "b", "c"])
+    stored = []
+    for from_rows in ("", "the weight of each term", ""):
+        store_corpus(Corpus(matrix, ids, from_rows=from_rows), tmp_path / "c")
+        stored.append(open_corpus(tmp_path / "c").from_rows)
+    assert stored == ["", "the weight of each term", "the weight of each term"]
+
+
 def test_a_corpus_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be opened"):
         open_corpus(tmp_path / "nothing")

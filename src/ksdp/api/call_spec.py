@@ -228,7 +228,7 @@ def _with_labels(corpus: Corpus, labels: Any) -> Corpus:
         raise InputError("documents without features cannot have labels; leave them out of the data and of `y`.")
     codes = np.unique(targets, return_inverse=True)[1].astype(np.float64)
     matrix = sp.csr_array(sp.hstack([corpus.matrix, sp.csr_array(codes[:, None])], format="csr"))
-    return Corpus(matrix, corpus.ids, corpus.party, corpus.group, corpus.left_out)
+    return Corpus(matrix, corpus.ids, corpus.party, corpus.group, corpus.left_out, from_rows=corpus.from_rows)
 
 
 def _mechanism(

@@ -77,8 +77,8 @@ def known_bounds(plan: Plan) -> tuple[Bound, ...]:
             Bound(ProvedBy.DRAW, np.ones(audited), "nobody learns the draw", any_knowledge=True, every_size=True)
         )
     if (promise := plan.promise) is not None:
-        every, weights = np.full(audited, promise.bound), plan.spec.corpus.weights_of_rows
-        trust = promise.trust + (f"; taken as known: {weights}, from the party's own rows" if weights else "")
+        every = np.full(audited, promise.bound)
+        trust = "; ".join(filter(None, [promise.trust, plan.corpus.taken_as_known]))
         bounds.append(Bound(ProvedBy.NOISE, every, trust, any_knowledge=True, every_size=promise.every_size))
     copies = copies_bound(plan)
     return tuple(bounds if copies is None else [*bounds, copies])

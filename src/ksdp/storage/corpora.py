@@ -83,6 +83,18 @@ class SourceFile:
         """How long its rows are made: `corpus.rows`, or the default of the weighting."""
         return self.spec.rows or ("l2" if self.weighting == "tf-idf" else "none")
 
+    @property
+    def from_rows(self) -> str:
+        """What the corpus' own rows decide of every row; empty if nothing."""
+        spec, levers = self.spec, self.spec.levers
+        listed = self.kind in ("text", "ratings") and spec.vocabulary is None and levers.terms is None
+        decided = {
+            "which columns there are": (listed or levers.most_frequent is not None) and levers.reference is None,
+            "the mean and scale of each column": self.weighting == "standardised",
+            "the weight of each term": self.weighting == "tf-idf" and spec.idf != "public",
+        }
+        return " and ".join(words for words, here in decided.items() if here)
+
 
 def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
     """The file, and its format; what is at URLs is copied here first."""
@@ -205,7 +217,8 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool, edited: EditedRows |
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
     left_out = (*source.dropped, *labels.ids[absent].tolist())
-    return Corpus(matrix[kept], documents.ids, documents.party, documents.group, left_out, source.taken)
+    columns = (documents.ids, documents.party, documents.group)
+    return Corpus(matrix[kept], *columns, left_out, source.taken, file.from_rows)
 
 
 def load_edited(

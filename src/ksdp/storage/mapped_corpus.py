@@ -29,8 +29,12 @@ CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json
 
 
 def store_corpus(corpus: Corpus, folder: Path) -> None:
-    """Write a corpus, unless it is there, whole and as it was written; `corpus.json` comes last."""
-    if checksums_hold(folder / name for name in CORPUS_FILES):
+    """Write a corpus, unless it is there, whole and as it was written; `corpus.json` comes last.
+
+    Of two corpora with equal numbers, the stored one is the one whose rows decide its columns or weights.
+    """
+    stored = checksums_hold(folder / name for name in CORPUS_FILES)
+    if stored and (not corpus.from_rows or open_corpus(folder).from_rows):
         return
     for part in _PARTS:
         array = getattr(corpus.matrix, part)
@@ -46,7 +50,12 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
         if column is not None:
             columns[name] = [str(entry) for entry in column]
     write_table_with_checksum(folder / "ids.parquet", pa.table(columns))
-    header = {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)}
+    header = {
+        "hash": corpus.hash,
+        "shape": list(corpus.matrix.shape),
+        "left_out": list(corpus.left_out),
+        "from_rows": corpus.from_rows,
+    }
     write_json_with_checksum(folder / "corpus.json", header)
 
 
@@ -89,7 +98,8 @@ def _opened(folder: Path, written: tuple[int, ...]) -> Corpus:
         for name in ("party", "group")
     }
     ids = np.array(labels.column("id").to_pylist(), dtype=np.str_)
-    corpus = Corpus(matrix, ids, columns["party"], columns["group"], tuple(header["left_out"]))
+    out, from_rows = tuple(header["left_out"]), header["from_rows"]
+    corpus = Corpus(matrix, ids, columns["party"], columns["group"], out, from_rows=from_rows)
     # The files are what was written, and what was written had this hash.
     corpus.__dict__["hash"] = header["hash"]
     return corpus

@@ -163,20 +163,3 @@ def test_a_series_leaves_out_how_hard_one_looks_and_nothing_else() -> None:
         {"corpus": {"path": "post.parquet"}},
     ):
         assert parse_spec(TABLES | other).series != asked
-
-
-@pytest.mark.parametrize(
-    ("corpus", "weights"),
-    [
-        ({"path": "x.csv", "weighting": "standardised"}, "the mean and scale of each column"),
-        ({"path": "x.csv", "weighting": "standardised", "levers": {"drawn": 0.2}}, ""),
-        ({"path": "x.csv"}, ""),
-        ({"path": "x.csv", "text": "body"}, "the weight of each term"),
-        ({"path": "x.npz"}, "the weight of each term"),
-        ({"path": "data/docword.kos.txt"}, "the weight of each term"),
-        ({"path": "x.npz", "weighting": "counts"}, ""),
-        ({"path": "x.npz", "idf": "public", "levers": {"reference": "r.tsv"}}, ""),
-    ],
-)
-def test_a_corpus_says_what_its_own_rows_decide_of_every_row(corpus: dict[str, Any], weights: str) -> None:
-    assert parse_spec(MINIMAL | {"corpus": corpus, "decision": {"margin": 0.5}}).corpus.weights_of_rows == weights

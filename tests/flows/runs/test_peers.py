@@ -168,4 +168,8 @@ def test_a_claim_that_says_nothing_is_told_as_such(
 ) -> None:
     terms = read_run(four.protocol(mechanism, server)).terms
     said = {"guarantee": guarantee_of(terms.mechanism).as_json()}
-    assert words in guarantee_words(said | {"claimed": claimed(terms.mechanism, (12, 12, 12), 14)})
+    said["claimed"] = claimed(terms.mechanism, (12, 12, 12), 14)
+    assert words in guarantee_words(said)
+    known = "taken as known: the weight of each term, from the party's own rows"
+    promised = said["guarantee"]["kind"] == "(epsilon, delta)"
+    assert (f"; {known}" in guarantee_words(said | {"taken_as_known": known})) == promised

@@ -52,6 +52,8 @@ class Corpus:
     """Ids of the rows kept out because they have no features."""
     taken: tuple[str, ...] = field(default=(), repr=False)
     """Names of the columns that a table was read by, where its spec names none."""
+    from_rows: str = field(default="", repr=False)
+    """What its own rows decide of every row ("the weight of each term"); empty if nothing."""
 
     def __post_init__(self) -> None:
         rows = self.matrix.shape[0]
@@ -80,6 +82,11 @@ class Corpus:
     def features(self) -> int:
         """Number of features (columns)."""
         return int(self.matrix.shape[1])
+
+    @property
+    def taken_as_known(self) -> str:
+        """What a proof by noise assumes; empty if no row decides how another one is read."""
+        return f"taken as known: {self.from_rows}, from the party's own rows" if self.from_rows else ""
 
     @cached_property
     def first_alike(self) -> NDArray[np.int64]:
@@ -114,6 +121,7 @@ def restrict(corpus: Corpus, rows: NDArray[np.int64]) -> Corpus:
         None if corpus.party is None else corpus.party[rows],
         None if corpus.group is None else corpus.group[rows],
         corpus.left_out,
+        from_rows=corpus.from_rows,
     )
 
 

@@ -392,18 +392,6 @@ class CorpusSpec(Section, frozen=True):
         return self
 
     @property
-    def weights_of_rows(self) -> str:
-        """What the corpus' own rows decide of every row; empty if nothing, or if a secret draw covers it."""
-        counts = self.path.endswith((".npz", ".mtx")) or self.path.rpartition("/")[2].startswith("docword")
-        counted = counts or self.format in ("text", "counts", "docword", "demo")
-        if self.levers.drawn is not None:
-            return ""
-        if self.weighting == "standardised":
-            return "the mean and scale of each column"
-        frequencies = self.weighting == "tf-idf" or (self.weighting is None and (counted or self.text is not None))
-        return "the weight of each term" if frequencies and self.idf != "public" else ""
-
-    @property
     def in_memory(self) -> bool:
         """Whether a Python program handed the corpus over."""
         return self.path == MEMORY

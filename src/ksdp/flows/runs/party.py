@@ -325,7 +325,8 @@ def guarantee_words(result: Mapping[str, Any]) -> str:
     number = f"epsilon {claimed['epsilon']:.4g} at delta {claimed['delta']:g}" if claimed else "no epsilon"
     drawn = f"; noise by the sampler {guarantee['sampler']['name']!r}" if guarantee["sampler"] else ""
     unsound = "" if guarantee["sound"] else f"; UNSOUND as printed: {guarantee['notes']}"
-    return f"guarantee: {number}; unit: {guarantee['unit']}; trust: {guarantee['trust']}{drawn}{unsound}"
+    trust = "; ".join(filter(None, [f"trust: {guarantee['trust']}", result.get("taken_as_known")]))
+    return f"guarantee: {number}; unit: {guarantee['unit']}; {trust}{drawn}{unsound}"
 
 
 def _largest(run: Run) -> int:
@@ -594,7 +595,12 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
         node,
         rounds,
         header=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
-        about=entering | {"clearance": entered.clearance, "exclusions": entered.exclusions},
+        about=entering
+        | {
+            "clearance": entered.clearance,
+            "exclusions": entered.exclusions,
+            "taken_as_known": entered.mine.taken_as_known,
+        },
         own={"ids": entered.corpus.ids},
         before_data=guard.begin if guard else None,
     )
