@@ -18,7 +18,7 @@ from scipy.special import zeta
 from ksdp.audit.errors import SpecError
 from ksdp.flows.interruption import utc_now
 from ksdp.flows.schedules.events import events_of
-from ksdp.flows.schedules.scheduled_run import spec_basis
+from ksdp.flows.schedules.scheduled_run import due_audit, spec_basis
 from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.findings import read_spec
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -28,6 +28,7 @@ from ksdp.storage.schedules.schedule_files import (
     check_schedulable,
     check_schedule,
     read_runs,
+    read_schedule,
     schedule_folder,
     write_schedule,
 )
@@ -150,6 +151,21 @@ def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(s
     moved = changes.to_pylist()[0]
     assert moved["change"] == pytest.approx(moved["after"] - moved["before"])
     assert run.largest_drift == pytest.approx(max(map(abs, changes["change"].to_pylist())))
+
+
+def test_a_corpus_that_has_shrunk_is_audited_whole(site: Site) -> None:
+    """Fewer documents hide less: what was clear among 120 is not taken for clear among 107."""
+    kept, labels = ((site.folder / name).read_bytes() for name in ("counts.npz", "labels.csv"))
+    due = []
+    for documents in (108, 107):
+        site.write([*range(5, 5 + documents)])
+        due.append(due_audit(site.store, read_schedule(site.store, "nightly"), full=False))
+    (site.folder / "counts.npz").write_bytes(kept)
+    (site.folder / "labels.csv").write_bytes(labels)
+    assert [seen.full for seen in due] == [False, True]
+    assert due[0].spec is None
+    assert due[1].spec is not None
+    assert due[1].spec.design.documents is None
 
 
 def test_one_that_fails_is_tried_again_and_spends_nothing(site: Site) -> None:

@@ -135,7 +135,9 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     moved = bool(changes.new or changes.changed or changes.removed)
     parties = spec.parties
     needs_all = any(option is not None for option in (parties.honest, parties.coalition, parties.me, appetite))
-    turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
+    since, largest = _since_full(runs)
+    turn = moved and schedule.full_every > 0 and since + 1 >= schedule.full_every
+    turn = turn or len(ids) < _HIDES_AS_WELL * largest
     parts = [*changes.new, *changes.changed]
     full = full or last is None or last.basis != basis or turn or (moved and needs_all) or len(parts) == len(ids)
     audited = ids if full else parts
@@ -146,15 +148,19 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, appetite, wanted, len(out))
 
 
-def _since_full(runs: list[ScheduledRun]) -> int:
-    count = 0
+_HIDES_AS_WELL = 0.9
+"""Share of a corpus that hides a document about as well as all of it."""
+
+
+def _since_full(runs: list[ScheduledRun]) -> tuple[int, int]:
+    """Audits since the last one of all documents, and the largest corpus that a standing verdict is from."""
+    sizes = []
     for run in reversed(runs):
-        if run.outcome != "audited":
-            continue
-        if run.full:
-            return count
-        count += 1
-    return count
+        if run.outcome == "audited":
+            sizes.append(sum(run.documents.get(kind, 0) for kind in ("new", "changed", "unchanged")))
+            if run.full:
+                break
+    return max(len(sizes) - 1, 0), max(sizes, default=0)
 
 
 SERVED = "KSDP_SERVED_BY"
