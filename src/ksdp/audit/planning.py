@@ -329,7 +329,8 @@ def _check_rank(rank: int, holdings: Holdings, features: int) -> None:
     rows = int(np.sort(holdings.units.sizes[holdings.victim])[: holdings.size].sum())  # of its smallest groups
     if rank >= min(rows, features):
         raise SpecError(
-            f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({features}); got {rank}."
+            f"`mechanism.rank` must be below the party's rows ({rows}) and the features ({features}); got {rank}. "
+            f"{'Raise `design.party_size`, or lower the rank.' if rows < features else 'Lower the rank.'}"
         )
 
 
