@@ -93,6 +93,7 @@ def test_a_run_that_another_one_overtook_ends_before_data_moves(two: Two) -> Non
     said = [json.loads(line) for line in (two.folder / "out/ada/transcript.jsonl").read_text().splitlines()]
     kinds = {line["kind"] for line in said if line["what"] == "sent"}
     assert kinds <= {"greeting", "statement", "hello"}
+    assert (said[-1]["what"], said[-1]["counts"]) == ("ended without a result", False)
 
 
 def fits(mu: float, limits: str) -> int:

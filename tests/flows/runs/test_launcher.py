@@ -91,6 +91,8 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
         log.note(what="done", session="x", result="y")
         assert scrape(url)["ksdp_party_state", "done"] == 1
     assert lines[-2:] == ["8 s: round 2 (sum), 0.0 MB", "cyd lost; not connected: cyd"]
+    log.note(what="ended without a result", reason="cyd disappeared", counts=True)
+    assert "counts in the ledger" in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def kills(folder: Path, count: int, seed: int) -> int:
                 assert [path.name for path in (out / name).iterdir()] == ["transcript.jsonl"], "no partial result"
                 last = (out / name / "transcript.jsonl").read_text().splitlines()[-1]
                 assert json.loads(last)["what"] == "ended without a result"
+                assert ("counts in the ledger" in said) == json.loads(last)["counts"]
         lost += not all(_alike(whole["ada"], one) for one in found.values())
         # Whoever has no result runs again with the same command; who has a part of one is told where it is.
         again = out if not any((out / name / "own.npz").exists() for name in org.names) else folder / f"new-{turn}"

@@ -103,6 +103,8 @@ class RunLog(Collector):
                 self._tell(f"{peer} {what}; not connected: {', '.join(absent) or 'nobody'}")
         elif what.startswith((TURNED_AWAY, OTHER_CLOCK)) and self._tell:
             self._tell(what)
+        elif more.get("counts") and self._tell:
+            self._tell("This run counts in the ledger, at the most that it may give away: a part of it was sent.")
         elif what == "sent":
             self.sent[peer] += more["bytes"]
         elif what == "received":
@@ -247,6 +249,7 @@ class TranscribedRun:
         self._began, self._started = time.monotonic(), clock()
         self._clock, self._log, self._no_data = clock, log, no_data
         self._waiting = [before_data] if before_data else []
+        self._guarded = before_data is not None
         self.transcript = Transcript(out, clock)
 
     def __enter__(self) -> TranscribedRun:
@@ -258,7 +261,8 @@ class TranscribedRun:
     def note(self, **event: Any) -> None:
         """Tell whoever watches, and the transcript."""
         if self._waiting and event["what"] == "sent" and event["kind"] not in self._no_data:
-            self._waiting.pop()()
+            self._waiting[0]()
+            self._waiting.clear()
         self._log.note(**event)
         self.transcript.note(**event)
 
@@ -272,11 +276,14 @@ class TranscribedRun:
         try:
             return asyncio.run(play())
         except KsdpError as error:
-            self.note(what="ended without a result", reason=str(error))
+            self._end(str(error))
             raise
         except KeyboardInterrupt:
-            self.note(what="ended without a result", reason="stopped here")
+            self._end("stopped here")
             raise
+
+    def _end(self, reason: str) -> None:
+        self.note(what="ended without a result", reason=reason, counts=self._guarded and not self._waiting)
 
     def took(self) -> dict[str, Any]:
         """Times, rounds and bytes, for `run.json`."""
