@@ -112,4 +112,7 @@ def test_limits_of_tests_are_not_those_of_a_proof() -> None:
     ]
     assert [limit in page for page in pages for limit in limits] == [True] * 8 + [False] * 5 + [True, True, False]
     assert "a party of any size" in pages[2]
+    draw = replace(noise, by=ProvedBy.DRAW, certified=5)
+    drawn = words_of("_limits.html.j2", summary=replace(every, bounds=(draw,)))
+    assert ["weights are taken as known" in page for page in (*pages, drawn)] == [True] * 4 + [False]
     assert "99.5 % sure" in how_sure(replace(every, bounds=(pairs,)))
