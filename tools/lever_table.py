@@ -51,50 +51,60 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 HEAD = """# Which settings a run takes
 
-*For engineers of organisations that are about to run a mechanism together. At the end you know whether each
-setting of your spec can also be part of the real run. You need a spec, and a mechanism that [parties
+*For engineers whose organisation is about to run a mechanism with others. At the end you know whether each
+setting of your spec can also be part of the real run. You need the spec, and [the steps of a
 run](protocol-run.md).*
 
-**You need this page only before a run among parties.** An audit runs on one machine and sees all of your
-documents, so it can use settings that need them all. In a run no party sees them all, so some settings are
-refused. The run then does not start, and says why. **Look up only the settings that stand in your spec.** A spec
-for a table often has none of them. A run also takes `weighting = "counts"` or `"standardised"`, and `rows`, which
-are not in the table. It needs `columns` or `vocabulary`, and a file on this machine. It refuses
-`missing = "median"`.
+An audit runs on one machine and sees all of your documents. In a run no party sees the documents of all, so a
+few settings of an audit cannot be part of it. The run then does not start, and says why.
 
-The settings here are those that trade gain for leak, called [levers](glossary.md#what-makes-a-run-safer). [Keys
-of a spec](spec.md#corpuslevers) explains those of `[corpus]`, and [Mechanisms](mechanisms.md) lists the
-mechanisms. All other parameters of a mechanism are in the protocol file, and mean the same in an audit and in a
-run. There is one exception: a run with noise needs `sampler = "discrete"`, and `ksdp plan` writes it.
+**In short**, a run refuses these settings, and takes all others that an audit of the same mechanism takes:
 
-- `weighting` and `idf` say how the numbers of a row are weighed, for example so that frequent terms count less.
-- `levers` change rows before they are used: `terms` and `most_frequent` keep some columns only, with `reference` a
-  public file that says how frequent each term is. `units` gives each column a public centre and scale. `basis` and
-  `directions` replace columns by fewer. `clip` shortens long rows. `drawn` is a [secret
-  draw](noise-and-draw.md#a-secret-draw).
-- `opens` says what is published: the sums of every round, or the final output alone.
-- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, an entry that is
-  missing from the table counts as unknown, not as zero. `start` says where the topics start. `beta` and `delta`
-  are weights that keep topics and documents small; this `delta` is not the one that stands beside epsilon.
-- `noisy` is the mechanism that the key `noise` makes. The table shows it for PD-SVD; another mechanism takes with
-  `noise` whatever it takes without.
-- `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
+- `missing = "median"` in `[corpus]`, and a corpus at a URL; a run also needs `columns` or `vocabulary`;
+- `levers.most_frequent` without `levers.reference`, because nobody may count the terms of all parties exactly;
+- `start = "best-of-m"` of PD-NMF;
+- `opens = "final"`, but for the mechanisms that parties compute on shares (the table names them), and
+  `opens = "every round"` with the key `noise`;
+- `solver = "limit"` where every round is published: `pd-svd`, `sigma-svd` and `pd-pca` then need
+  `solver = "power"`;
+- a `sampler` other than `"discrete"`, where there is noise: `ksdp plan` writes this line.
 
-A dash means: no mechanism. A mechanism that neither cell names does not take the setting at all, such as
-`counted-svd` with `opens = "final"`.
+**If your spec has nothing of this list, you are done.** That is so for most tables, with `weighting = "counts"` or
+`"standardised"`, with or without `rows`.
+
+## Setting by setting
+
+The table is for specs that combine several settings. A dash means: no mechanism. A mechanism that neither cell
+names does not take the setting at all, such as `counted-svd` with `opens = "final"`. `noisy` is the mechanism
+that the key `noise` makes; the table shows it for PD-SVD, and another mechanism takes with `noise` whatever it
+takes without.
 
 | setting | an audit takes it, and a run too | only an audit takes it |
 |---|---|---|
 """
 TAIL = """
-- With `idf = "global"`, a term counts less if it occurs in many rows of the file. In a run, and when one party
-  audits for itself, that file is the party's own. With `weighting = "standardised"`, so are the mean and the
-  scale of each column. Noise [does not cover](noise-and-draw.md#joint-noise) what these numbers tell.
-- With `solver = "limit"`, PD-SVD, `sigma-svd` and PD-PCA can be audited, or run with `opens = "final"`. A run
-  that publishes every round needs `solver = "power"`.
-- PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
+PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
 
-**Parties must turn documents into rows in the same way.** They check this before a run by comparing the hash
+## What the settings are
+
+They trade gain for leak, and are called [levers](glossary.md#what-makes-a-run-safer). [Keys of a
+spec](spec.md#corpuslevers) has every key of `[corpus]`, and [Mechanisms](mechanisms.md) has every parameter.
+
+- `weighting` and `idf` say how the numbers of a row are weighed, for example so that frequent terms count less.
+  With `idf = "global"`, a term counts less if it occurs in many rows of the file; in a run this is the party's
+  own file. With `weighting = "standardised"`, the mean and the scale of each column are the party's own, too.
+  Noise [does not cover](noise-and-draw.md#joint-noise) what these numbers tell.
+- `levers` change rows before they are used: `terms` and `most_frequent` keep some columns only, with `reference`
+  a public file that says how frequent each term is. `units` gives each column a public centre and scale. `basis`
+  and `directions` replace columns by fewer. `clip` shortens long rows. `drawn` is a [secret
+  draw](noise-and-draw.md#a-secret-draw).
+- `opens` says what is published: the sums of every round, or the final output alone.
+- `weighted`, `start`, `beta` and `delta` are parameters of PD-NMF. With `weighted`, an entry that is missing
+  from the table counts as unknown, and not as zero. `start` says where the topics start. `beta` and `delta` are
+  weights that keep topics and documents small; this `delta` is not the one that stands beside epsilon.
+- `solver` is a parameter of PD-SVD and its relatives: how the directions are computed.
+
+**All parties must turn documents into rows in the same way.** They check this before a run by comparing the hash
 `features.rows`, which `ksdp plan --columns` prints.
 
 `tools/lever_table.py` generates this page by trying each setting with each mechanism.

@@ -6,7 +6,6 @@
 
 The corpora are the docstrings of the installed numpy, scipy and pandas. Each organisation is a process with its
 own key, its own corpus and its own connection to every other: TLS 1.3 between keys that the protocol file names.
-See README.md for the same in three terminals.
 """
 
 from __future__ import annotations

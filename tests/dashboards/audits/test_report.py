@@ -196,6 +196,7 @@ def test_hostile_names_are_text(make_audit: MakeAudit) -> None:
 def test_nothing_sensitive_no_paper_statistic_no_parties(make_audit: MakeAudit) -> None:
     page = read(make_audit, leaking=0.0, names=("row-space-energy",))
     assert "No document was proved to be given away by PD-SVD, but all 60 are undecided" in page.text()
+    assert "neither that their advantage is above the margin nor that it is below" in section(page, "undecided")
     assert "The strongest evidence" in page.text()
     assert "None of the paper’s own statistics was part of this audit." in section(page, "statistics")
     assert "None named." in section(page, "asked")

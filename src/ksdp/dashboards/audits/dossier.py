@@ -191,7 +191,7 @@ class Dossier:
 def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     """Put together what the store knows of an audit."""
     summary, record = view.result.summary, view.result.record
-    audit, stated = summary.audit, summary.spec.declared
+    audit, stated, proved = summary.audit, summary.spec.declared, sentences.proof_of_all(summary) is not None
     missing = tuple(_missing(stated))
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((c for c in every if audit in c.audits), key=lambda c: c.created)
@@ -218,7 +218,7 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
             f"{_heading(key).lower()} {stated.text(key) or 'nobody named'}"
             for key in ("measures_approved_by", "residual_risk_accepted_by")
         ),
-        not_claimed=NOT_CLAIMED,
+        not_claimed=NOT_CLAIMED[:2] + NOT_CLAIMED[3:] if proved else NOT_CLAIMED,
         missing=missing,
         verdicts=summary.verdicts.as_dict(),
         margin=summary.spec.decision.margin,
@@ -366,12 +366,12 @@ def _words(value: Any) -> tuple[str, ...]:
 def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
     if not summary.valid:
         return (f"Nothing may be decided on this audit. It is void: {summary.controls.reason}.",)
-    said = sentences.headline(summary)
+    said = sentences.headline(summary).replace(". Whom", ".\nWhom").split("\n")
     if not signed:
-        return (said, "No clearance was signed on it: nothing may enter a run on its account.")
+        return (*said, "No clearance was signed on it: nothing may enter a run on its account.")
     newest = signed[-1]
     entering = plural(len(newest.documents), "document", "documents")
-    return (said, f"{entering} may enter a run: {newest.reviewer} signed that on {timestamp(newest.created)}.")
+    return (*said, f"{entering} may enter a run: {newest.reviewer} signed that on {timestamp(newest.created)}.")
 
 
 def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
@@ -388,11 +388,11 @@ def _measured(figures: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, .
     every = figures[0]
     largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
-    return (
-        Fact("Maximum advantage", (largest,), "measured"),
-        Fact("Average advantage", (average,), "measured"),
-        Fact("Margin accepted", (sentences.margin_words(summary),), "measured"),
-    )
+    if sentences.proof_of_all(summary) is not None:
+        largest = average = f"at most {decimal(every.largest)}, by a proof"
+    accepted = ("Margin accepted", sentences.margin_words(summary))
+    said = (("Maximum advantage", largest), ("Average advantage", average), accepted)
+    return tuple(Fact(name, (text,), "measured") for name, text in said)
 
 
 def _theory(view: AuditModel) -> tuple[Fact, ...]:
@@ -412,8 +412,8 @@ def _trust(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.result.summary
     unread, strength = ", ".join(summary.unread), view.strength
     return (
-        Fact("Planted leaks", (strength.sentence() if strength else "none (ksdp power)",), "measured"),
-        Fact("By chance", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
+        Fact("Planted leaks", (strength.sentence() if strength else "none planted (ksdp power)",), "measured"),
+        Fact("Without leaks", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
     )
 
@@ -498,5 +498,5 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
         tried = f"It is proved that no attack does better, if {sentences.grounds(summary)}."
     yield f"We tested only whether your data was used. {tried}"
     harm = f" If it were found out: {feared.rstrip('.')}." if (feared := stated.text("harm")) else ""
-    yield f"What happens to data that is not safe enough, people decide: see Sign-off.{harm}"
+    yield f"What happens to data that is not safe enough is for people to decide: see Sign-off.{harm}"
     yield f"Questions go to {controller or 'whoever gave you this page'}."

@@ -102,8 +102,8 @@ def grounds(summary: Summary) -> str:
     if summary.bound(ProvedBy.DRAW) is not None:
         return "nobody learns which documents the secret draw lets in"
     if noise is not None and noise.certified:
-        trusted = f"whom one must trust: {noise.trust}"
-        return f"the noise is what the mechanism says, whatever the attacker knows of the others ({trusted})"
+        known = "whatever the attacker knows of the others"
+        return f"the noise is what the mechanism says, {known}. Whom one must trust: {noise.trust}"
     stranger = f"the attacker does not know the other {summary.design.unit}s"
     if summary.spec.certificate is None:
         return f"copies of a document are as likely to take part as it is, and {stranger}"
@@ -187,7 +187,7 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
     if not guarantee.sound:
         sentences.append(f"The claim does not hold. {guarantee.notes}")
     if claim is None:
-        sentences.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
+        sentences.append("Nobody tried in this store to refute that by runs on its worst case (ksdp claim).")
     elif claim.finding.refuted:
         sentences.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
     else:
@@ -353,7 +353,7 @@ def naive_practice(summary: Summary) -> str:
 
 
 def reach(view: AuditModel) -> list[str]:
-    """State what an audit of this size can find and certify."""
+    """State what an audit of this size can detect, and what it can show to be clear."""
     power, margin = view.result.summary.power, decimal(view.result.summary.spec.decision_in_run.margin)
     detectable, certified = power.detectable_D, power.certifiable_margin
     sentences = ["With this few runs, no leak of a single document is sure to be detected."]
@@ -364,18 +364,17 @@ def reach(view: AuditModel) -> list[str]:
             "sensitive only if it is proved to be above the margin."
         ]
     if view.result.summary.verdicts.every_attack == view.result.summary.documents:
-        sentences.append("What certifies is a proof, and not the runs: they only check it.")
+        sentences.append("A proof makes every document clear; the runs only check it.")
     elif certified < view.result.summary.spec.decision_in_run.margin:
         sentences.append(
-            f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
-            "documents of a small enough D can be cleared."
+            f"The smallest margin at which it can call anything clear is {decimal(certified)}, and {margin} was "
+            "asked for: documents of a small enough D can be cleared."
         )
     else:
         size = f"is {decimal(certified)}" if certified < 1 else "is above 1"
         sentences.append(
-            f"The smallest margin that it could certify {size}, above the {margin} asked for: with this many runs "
-            "hardly any document could be cleared, however little it leaks. That is a limit of the audit and says "
-            "nothing about the documents."
+            f"The smallest margin at which it can call anything clear {size}, and {margin} was asked for: with "
+            "this many runs hardly any document could be cleared, however little it leaks."
         )
     return sentences
 
@@ -512,7 +511,7 @@ def headline(summary: Summary) -> str:
         )
     if verdicts.every_attack == total:
         return (
-            f"All {everything} are clear of {name}: no attack of any kind has an advantage above "
+            f"All {everything} are clear: no attack of any kind on {name} has an advantage above "
             f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
         )
     if verdicts.clear == total:
@@ -563,12 +562,11 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
     if not summary.valid:
         return []
     risk, unit = summary.risk.measured, summary.design.unit
-    measured = [
-        f"The largest advantage of one {unit} is {decimal(risk.largest)}. As the largest "
-        f"of many it is too large on average. The margin is {decimal(risk.margin)}."
-    ]
+    largest = "As the largest of many it is too large on average."
     if summary.verdicts.every_attack == summary.documents:
-        measured.append("A proof bounds every attack by the margin: what was measured above it is chance.")
+        largest = "A proof bounds every attack by the margin: what was measured above it is chance."
+    margin = f"The margin is {decimal(risk.margin)}."
+    measured = [f"The largest measured advantage of one {unit} is {decimal(risk.largest)}. {largest} {margin}"]
     if risk.median is not None:
         half = f"half of the {unit}s with a detected leak have {decimal(risk.median)} or more"
         measured.append(f"On fresh runs, {half}. {_rarely_wrong(risk.median_tpr_at_fpr_01)}")
@@ -751,13 +749,15 @@ def adversary(summary: Summary) -> str:
 
 def _others_known(summary: Summary) -> str:
     premise = "They do not know which other documents the victim holds: those are random here."
+    if (proof := proof_of_all(summary)) is not None and proof.any_knowledge:
+        return f"{premise} The proof assumes nothing of that: it holds whatever they know."
     if summary.design.kind != "shared":
         return premise
     more = (1.0 - summary.design.share) ** -0.5
     return (
         f"{premise} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. "
-        f"Knowing that multiplies the advantage of an attack by averages by up to {more:.2f} (arXiv 2605.25819), "
-        "and that of an attack by equations by more (`design.pool` measures it)."
+        f"That makes the advantage of an attack by averages up to {more:.2f} times as large (arXiv 2605.25819), "
+        "and that of an attack by equations larger still (`design.pool` measures it)."
     )
 
 
