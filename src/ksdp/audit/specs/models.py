@@ -311,16 +311,16 @@ class GainSpec(Section, frozen=True):
     """Splits, parties and baselines."""
 
     splits: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """Random ones. Default: 20; 5 where the corpus has more than 300,000 entries."""
+    """Number of random splits. Default: 20; 5 if the corpus has more than 300,000 entries."""
     parties: Annotated[int, Field(ge=2, le=64)] | None = None
-    """Drawn alike, in place of those that `corpus.party` names. Default: those; three where it names none."""
+    """Number of parties, drawn alike. Default: those that `corpus.party` names; three if it names none."""
     public: Annotated[int, Field(ge=2)] | None = None
     """Documents that are taken as public in each split, and from every party: learning from
     these alone is one of the baselines. With `corpus.levers.basis` it is the first directions of that basis,
     whatever this says."""
     time: str | None = None
-    """Column of a ratings file that says when, as a number. Of every user the latest fifth of the ratings is
-    predicted, and nobody learns from it; of ratings without a time a fifth at random."""
+    """Column of a ratings file that says when, as a number. The latest fifth of every user's ratings is predicted,
+    and nobody learns from it; without a time, a fifth at random."""
     target: str | None = None
     """Numeric column of a table: the error of a regression on what is learnt is measured, too."""
 
@@ -344,19 +344,19 @@ class CorpusSpec(Section, frozen=True):
     text: str | None = None
     """Column that holds the text."""
     id: str | None = None
-    """Column that holds the document id; the row number where there is none."""
+    """Column with the ids of the documents. Default: the row number."""
     party: str | None = None
     """Column that names the party whose document it is."""
     group: str | None = None
     """Column that names whose documents belong together, such as one person's."""
     columns: tuple[str, ...] | None = None
-    """Numeric columns of a table; all numeric ones where there is none. With `format = "ratings"`: the user (one
+    """Numeric columns of a table that are used. Default: all. With `format = "ratings"`: the user (one
     document), the item (one feature) and the rating, a number; default `user_id`, `item_id`, `rating`."""
     labels: FileName | None = None
-    """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
+    """Parquet or CSV with the id, party and group of each row of a matrix of counts, in the order of its rows."""
     vocabulary: FileName | None = None
-    """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says. For
-    ratings: the items, whether rated or not; ratings of others are left out."""
+    """File with one term a line, in the order of the columns. Of texts, only these terms are counted, whatever
+    `min_documents` says. Of ratings, it lists all items; ratings of other items are left out."""
     encoding: str = "utf-8"
     """How the text of a CSV or JSON lines file is encoded."""
     na_values: tuple[str, ...] = ()
@@ -366,22 +366,22 @@ class CorpusSpec(Section, frozen=True):
     thousands: Literal[".", ",", " ", "'"] | None = None
     """Mark between thousands of a CSV."""
     missing: Literal["refuse", "drop", "median"] = "refuse"
-    """A number of a table that is missing: refused, the row left out, or the median of its column in its place."""
+    """If a number is missing in a table: `refuse` the table, `drop` the row, or take the column's `median`."""
     categories: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Columns of a table that become one column of 0 and 1 for each of these values, named `column_value`."""
     stop_words: Literal["english", "none"] = "english"
     """Words that texts are read without. A word is 3 to 20 letters, in lower case."""
     min_documents: Annotated[int, Field(ge=1)] = 2
-    """Terms found in fewer documents are dropped."""
+    """Terms that are in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
-    """Keep the most frequent terms alone, this many."""
+    """Number of terms that are kept: the most frequent ones."""
     weighting: Literal["counts", "tf-idf", "standardised"] | None = None
-    """Default: tf-idf for text, counts, docword; counts (as they are) for ratings, tables; or `standardised`."""
+    """How numbers are weighed. Default: tf-idf for text, counts, docword; as they are for ratings and tables."""
     idf: Literal["global", "party", "public"] = "global"
     """Documents that the inverse document frequency counts: everybody's, each party's own, or those of
     `levers.reference`."""
     rows: Literal["l2", "none"] | None = None
-    """Default: l2 where the weighting is tf-idf, none elsewhere."""
+    """`l2` scales each row to length 1. Default: `l2` if the weighting is tf-idf, otherwise `none`."""
     levers: LeversSpec = Field(default_factory=LeversSpec)
     """The next section."""
 
@@ -450,7 +450,7 @@ class DesignSpec(Section, frozen=True):
     """Documents that their rarest feature alone gives away, which follows before any run: `proved` sensitive and
     not measured, or `measured` as all others are."""
     pool: Fraction | Rows | None = None
-    """Databases are drawn from so many random documents alone; the adversary knows which."""
+    """Runs are drawn from this many random documents alone; the adversary knows which."""
 
     @property
     def fresh_with_runs(self) -> int:
@@ -474,11 +474,11 @@ class StatisticsSpec(Section, frozen=True):
 
 
 class CertificateSpec(Section, frozen=True):
-    """Paired runs that bound every attack, where noise of a density that is known is added."""
+    """Pairs of runs that bound every attack, where noise of a known law is added."""
 
     pairs: Annotated[int, Field(ge=2)] = 200
-    """Each costs a run of the mechanism for every document: no certificate unless it is asked for. Its level is a
-    tenth of that of "clear", on top of it."""
+    """Pairs for each document; each costs a run of the mechanism. Without this section there is no certificate.
+    The level of all certificates is a tenth of that of "clear", on top of it."""
 
 
 class PlantedSpec(Section, frozen=True):
