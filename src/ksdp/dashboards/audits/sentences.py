@@ -102,8 +102,8 @@ def grounds(summary: Summary) -> str:
     if summary.bound(ProvedBy.DRAW) is not None:
         return "nobody learns which documents the secret draw lets in"
     if noise is not None and noise.certified:
-        known = "whatever the attacker knows of the others"
-        return f"the noise is what the mechanism says, {known}. Whom one must trust: {noise.trust}"
+        whoever = "whatever the attacker knows of the others"
+        return f"the noise is what the mechanism says, {whoever}. Whom one must trust: {noise.trust}"
     stranger = f"the attacker does not know the other {summary.design.unit}s"
     if summary.spec.certificate is None:
         return f"copies of a document are as likely to take part as it is, and {stranger}"
