@@ -43,10 +43,7 @@ def test_a_leak_of_some_runs_is_clear_by_the_margin_and_sensitive_at_low_rates(
 
 def test_a_plan_says_whether_the_runs_are_enough(data: NDArray[np.float64]) -> None:
     limited = {**RUNS, "margin_at_low_fpr": 0.05}
-    for runs, said in (
-        (40, "so few runs cannot prove it, even if nothing leaks"),
-        (500, "these runs certify 0.0"),
-    ):
+    for runs, said in ((40, "so few runs cannot prove it, even if nothing leaks"), (500, "these runs prove 0.0")):
         told = ksdp.plan(data, sometimes, **limited | {"with_runs": runs})
         assert f"          0.05 true positives at 1 % false ones: {said}" in repr(told)
         assert told["runs_for_margin"] > 2 * runs

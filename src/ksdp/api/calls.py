@@ -194,7 +194,7 @@ def mechanism(name: str, **parameters: Any) -> Mechanism:
 
 
 def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:
-    """Forecast an audit before spending: runs, hours, bytes, what it can find and what it can certify.
+    """Forecast an audit before spending: runs, hours, bytes, what it can detect and what it can call clear.
 
     Parameters
     ----------

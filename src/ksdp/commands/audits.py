@@ -145,7 +145,7 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forecast runs, CPU hours and bytes of an audit, and what it can find and certify.
+    """Forecast runs, CPU hours and bytes of an audit, and what it can detect and call clear.
 
     With the parties named, print the protocol file that a run of this spec among them needs.
     """

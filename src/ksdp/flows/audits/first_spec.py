@@ -111,7 +111,7 @@ opens = "final"               # parties see the result alone, computed on shares
 
 [design]
 party_size = {_SHARE}              # what one party enters: {size} documents. Fewer leak more
-with_runs = {runs}               # runs that hold a document: twice those that certify it where nothing leaks
+with_runs = {runs}               # runs with a document: twice as many as make it clear where nothing leaks
 
 [decision]
 level = 0.05                  # false discoveries among those called sensitive

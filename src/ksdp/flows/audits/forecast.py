@@ -214,7 +214,7 @@ def _forecast(plan: Plan) -> dict[str, Any]:
     start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
     stages = {"start": start, **costs.stages(plan.runs, parts)}
     copies, covered = copies_bound(plan), coverage_of(plan)
-    # What is said of finding and certifying is that of the last look, and counts learned columns too.
+    # What is said of detecting and clearing is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
     rule = spec.decision_in_run.model_copy(update={"level": last, "clear_level": clear_level})
@@ -281,7 +281,7 @@ def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
         return [f"{what}so few runs cannot prove it, even if nothing leaks: nobody can be clear"]
     if forecast["certifiable_at_low_fpr"] <= limit:
         return [f"{what}these runs are enough"]
-    return [f"{what}these runs certify {forecast['certifiable_at_low_fpr']:.2f}, 8 times in 10"]
+    return [f"{what}these runs prove {forecast['certifiable_at_low_fpr']:.2f} at best, 8 times in 10"]
 
 
 def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:
