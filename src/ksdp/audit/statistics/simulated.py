@@ -1,4 +1,4 @@
-"""A statistic learnt from simulated runs: the auditor runs the mechanism on databases drawn for it, and learns.
+"""A statistic learnt from simulated runs: the audit runs the mechanism on databases of its own, and learns.
 
 The training runs are drawn from the same pool with seeds of their own, so that a learnt rule is a fixed function
 of the announced numbers when an audit's run is scored: its p-values are those of any plain statistic.

@@ -108,7 +108,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         f"memory    {_bytes(forecast['memory']['worker'])} a worker and {_bytes(forecast['memory']['start'])} the "
         f"starting process at its peak, within a factor of {MEMORY_FACTOR:g}",
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
-        f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
+        f"clears    at a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),
         *_low_fpr(forecast),
     ]
