@@ -31,7 +31,7 @@ class Appetite(Section, frozen=True):
     most_sensitive: _Share = 0.0
     """Share of documents that may enter a run and are sensitive."""
     most_undecided: _Share = 0.0
-    """The same, undecided."""
+    """Share of documents that may enter a run and are undecided."""
 
 
 @dataclass(frozen=True)

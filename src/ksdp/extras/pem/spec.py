@@ -81,11 +81,11 @@ class PemDataSpec(PemRecordsSpec, frozen=True):
     encoding: str = "utf-8"
     """How the text of the file is encoded."""
     labels: str | None = None
-    """Parquet or CSV with one row a row of a count matrix, which holds the `client` column."""
+    """Parquet or CSV with the column `client` of a matrix of counts, in the order of its rows."""
     client: str | None = None
     """Column that says which client a record belongs to."""
     clients: Number | None = None
-    """In its place: to how many clients records are dealt out, in turns."""
+    """Instead of `client`: number of clients to which the records are dealt out, in turns."""
 
     @model_validator(mode="after")
     def _fits(self) -> PemDataSpec:
