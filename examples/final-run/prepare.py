@@ -2,7 +2,7 @@
 
 ::
 
-    python examples/final-run/prepare.py FOLDER --data shared/data/enron-mail6
+    python examples/final-run/prepare.py FOLDER --data "$KSDP_DATA/enron-mail6"
 
 The mailboxes of enron-mail6 are dealt out to them. See README.md for what to do then.
 """
