@@ -1,4 +1,4 @@
-"""A mechanism and a statistic of one's own, complete: the sum of all documents with noise, and which of them point along it.
+"""A mechanism and a statistic of one's own: the sum of all documents with noise, and which of them point along it.
 
 `ksdp audit noisy-sum.toml` finds this file beside the spec. Once it is good, an entry point of group
 `ksdp.mechanisms` or `ksdp.statistics` gives it a name everywhere.
