@@ -59,7 +59,7 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
     assert loud is not None
     assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud
     assert "not refute" not in loud
-    assert "not tried in this store" in str(promised(summary))
+    assert "Nobody tried in this store to refute" in str(promised(summary))
 
 
 def test_unsound_claims_are_said_to_be() -> None:
