@@ -45,7 +45,7 @@ def test_the_claim_stands_beside_what_was_proved(
         store = tmp_path / f"store-{attempt}"
         audit = ksdp("audit", spec, "--store", store, "--json").out["audit"]
         before = pages(store).words(f"/audits/{audit}")
-        assert "was not tried in this store" in before
+        assert "Nobody tried in this store to refute" in before
         found = ksdp("claim", spec, "--store", store, "--runs", "150", "--json")
         if found.out["refuted"] is (code == 3):
             break
