@@ -71,10 +71,11 @@ def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]
         raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
     check_corpus(folder)
     try:
-        header = json.loads(read_stored(folder / "corpus.json"))
+        read = json.loads(read_stored(folder / "corpus.json"))
+        header = {key: read[key] for key in ("hash", "shape", "left_out", "from_rows")}
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
         labels = whole_table(folder / "ids.parquet")
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (KeyError, OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
     return sp.csr_array((data, indices, indptr), shape=tuple(header["shape"]), copy=False), labels, header
 

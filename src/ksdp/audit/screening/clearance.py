@@ -403,8 +403,8 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
 
 
 _NOT_SAID = (
-    "The clearance says nothing of other corpora, mechanisms or parameters, nor of repeated releases, and it is "
-    "not differential privacy."
+    "The clearance says nothing of other corpora, mechanisms or parameters, nor of repeated releases, and it does "
+    "not prove differential privacy."
 )
 _SUMS = "Where two parties open exact sums, each learns the other's input exactly."
 _TWO_NAMES = (
