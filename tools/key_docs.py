@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, get_args
 
 import typer.main
 from pydantic import BaseModel
@@ -83,10 +84,18 @@ _SEVERAL = 2
 
 
 def _help_of(one: Any) -> tuple[str, str]:
-    """How an argument or option is written, and its help."""
-    is_argument = one.param_type_name == "argument"
-    name = one.name.upper() if is_argument else ", ".join([*one.opts, *one.secondary_opts])
-    return name, str(getattr(one, "help", "") or "")
+    """How an argument or option is written, and its help, the values that it may have and its default."""
+    said, kind = [one.help], one.type_descriptor.annotation
+    values = get_args(kind)[0] if get_args(kind) else kind
+    if issubclass(values, StrEnum):
+        said.append(f"One of {', '.join(f'`{each}`' for each in values)}.")
+    if one.param_type_name == "argument":
+        return one.name.upper(), " ".join(said)
+    default = f"{one.default:.3g}" if isinstance(one.default, float) else str(one.default)
+    default = one.opts[0] if default == "True" else default
+    if one.required or default not in ("", "None", "False"):
+        said.append("Required." if one.required else f"Default: `{default}`.")
+    return ", ".join([*one.opts, *one.secondary_opts]), " ".join(said)
 
 
 def _of_command(name: str, command: Any, shared: Mapping[str, str]) -> list[str]:
@@ -133,7 +142,7 @@ def commands() -> str:
         "|---|---|",
         "| 0 | done, and every document is clear; or no verdict of `--fail-on` occurs |",
         "| 3 | some documents are sensitive |",
-        "| 4 | none is sensitive; some are undecided, or something that is published was read by no test |",
+        "| 4 | none is sensitive; some are undecided, or no test read something that is published (`uncovered`) |",
         "| 2 | the input was refused, and nothing was written |",
         "| 5 | the controls failed: the audit is void |",
         "| 130, 143 | stopped by Ctrl-C or SIGTERM; the same command resumes |",

@@ -313,7 +313,7 @@ def sql(
     query: Annotated[str | None, typer.Argument(help="A query in SQL. Default: list the tables.")] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="A .csv, .json or .parquet file for the answer. Default query: all verdicts."),
+        typer.Option("--to", help="A .csv, .json or .parquet file for the answer; without QUERY, all verdicts."),
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,

@@ -35,12 +35,12 @@ StoreOption = Annotated[
     Path, typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes of Prefect and Dask.")
+    int | None, typer.Option("--workers", min=1, help="Worker processes of Prefect and Dask.")
 ]
 HereOption = Annotated[
     int | None,
     typer.Option(
-        "--here", min=1, help="Number of worker processes here, without Prefect and Dask; 1 uses this process."
+        "--here", min=1, help="Processes here, without Prefect and Dask. Default: as many as the work is worth."
     ),
 ]
 DaskOption = Annotated[
@@ -136,8 +136,7 @@ class PipelineOptions:
     fail_on: Annotated[
         list[FailOn] | None,
         typer.Option(
-            "--fail-on",
-            help="Finding that makes the exit code other than 0; repeatable. A void audit always fails.",
+            "--fail-on", help="What the exit code reports, besides a void audit; repeatable. Default: all."
         ),
     ] = None
 

@@ -117,7 +117,8 @@ def run_schedule(
     fail_on: Annotated[
         list[FailNowOn] | None,
         typer.Option(
-            "--fail-on", help="Reason for an exit code other than 0; repeatable. A void audit always fails."
+            "--fail-on",
+            help="What the exit code reports, besides a void audit; repeatable. Default: sensitive, undecided.",
         ),
     ] = None,
     store: StoreOption = Path("ksdp-store"),

@@ -61,7 +61,7 @@ def clear(
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option("--hours", min=0, help="With SPEC: hours to wait until every sensitive document is decided."),
+        typer.Option("--hours", min=0, help="With SPEC: hours to wait for people's decisions. Default: none."),
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
