@@ -6,11 +6,13 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tools import mechanism_docs as words_of
 from tools.key_docs import commands, file_keys
 from tools.spec_docs import all_of, types_of
 
@@ -212,20 +214,40 @@ def _default(value: Any) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else f"{value or 0}"
 
 
+def _explained(shown: Mapping[str, str], own: Mapping[str, str], shared: Mapping[str, str]) -> list[str]:
+    """A line for each name that is a mechanism's own, and one for those that `shared` explains."""
+    lines = [f"- {written}: {own[name]}" for name, written in shown.items() if name in own]
+    also = {name: written for name, written in shown.items() if name not in own}
+    assert set(also) <= set(shared), "say what these are in tools/mechanism_docs.py"
+    return [*lines, *([f"- {'Also ' if lines else ''}{', '.join(also.values())}."] if also else [])]
+
+
 def mechanisms() -> str:
     """`docs/mechanisms.md`."""
     lines = [
         "# Mechanisms",
         "",
-        "*For engineers and researchers who choose what to audit. For each mechanism the page says what it",
-        "computes, where it is from, what it releases and what it promises.*",
+        "*For engineers and researchers who choose what to audit. You look up a mechanism: what it computes, its",
+        "parameters, what a run releases, and what is promised. You need the words of the",
+        "[glossary](glossary.md); `ksdp mechanisms NAME` prints defaults and promise.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. The final output is in bold. Each parameter stands",
-        "with its default, for which the epsilon holds. **KSDP** means that the paper claims distributional",
-        "privacy and nothing is proved: an audit measures how well one document hides among others. A promise is",
-        "**unsound** if it does not hold. Controls check audits themselves, and come last. Specs that `ksdp init`",
-        "writes, and calls in Python, set `opens` to `final`.",
+        "Written by `tools/reference_docs.py` from the code. Each parameter stands with its default in brackets,",
+        "for which the promise holds. What several mechanisms have is explained once, before the first. The final",
+        "output is in bold. Mechanisms that check audits themselves come last.",
         "",
+        "A promise is of one of two kinds. *(epsilon, delta)* is differential privacy. **KSDP** is",
+        "distributional privacy, which papers claim and nobody has proved: an audit measures how well one",
+        "document hides among others. A promise is **unsound** if it is known to be wrong.",
+        "",
+        "## Parameters of several mechanisms",
+        "",
+        "Specs that `ksdp init` writes, and calls in Python, set `opens` to `final`.",
+        "",
+        *(f"- `{name}`: {said}" for name, said in words_of.SHARED.items()),
+        "",
+        "## Arrays of several mechanisms",
+        "",
+        *(f"- `{name}`: {said}" for name, said in words_of.ARRAYS.items()),
     ]
     controls = ("broken-power", "null", "planted-leak")
     for one in sorted(described_mechanisms(), key=lambda one: one["name"] in controls):
@@ -233,18 +255,38 @@ def mechanisms() -> str:
         numbers = [f"{key} {promise[key]:.3g}" for key in ("epsilon", "delta") if promise.get(key) is not None]
         words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
         releases = make_mechanism(one["name"], {}).releases(_FEATURES)
-        arrays = ", ".join(f"**`{r.name}`**" if r.final else f"`{r.name}`" for r in releases)
+        arrays = {r.name: f"{'**' * r.final}`{r.name}`{'**' * r.final}" for r in releases}
+        values = {each: f"`{each}` ({_default(value)})" for each, value in one["parameters"].items()}
         module, _, name = one["object"].partition(":")
         what = (inspect.getdoc(getattr(importlib.import_module(module), name)) or "").partition("\n\n")[0]
-        lines += ["", f"## `{one['name']}`", "", re.sub(r":math:`(.*?)`", r"`\1`", " ".join(what.split())), ""]
-        lines += [f"- From: {promise['source']}."] if promise.get("source") else []
-        values = [f"`{each}` {_default(value)}" for each, value in one["parameters"].items()]
-        lines += [f"- Parameters: {', '.join(values)}."]
-        claims = {"KSDP": f"Promises nothing that is proved; claims {words}.", "none": "Promises nothing."}
-        lines += [f"- Releases {arrays}.", f"- {claims.get(promise['kind'], f'Promises {words}.')}"]
-        kept = () if promise["kind"] == "KSDP" else (("Neighbours", "unit"), ("Against and trusting", "trust"))
-        lines += [f"- {said}: {promise[key]}." for said, key in kept if promise[key]]
-        lines += [f"- {promise['notes']}"] if promise["notes"] and promise["notes"] != _MEASURED else []
+        lines += ["", f"## `{one['name']}`", "", re.sub(r":math:`(.*?)`", r"`\1`", " ".join(what.split()))]
+        lines += [f"Source: {promise['source']}."] if promise.get("source") else []
+        lines += [
+            "",
+            "Parameters:",
+            "",
+            *_explained(values, words_of.OWN.get(one["name"], {}), words_of.SHARED),
+            "",
+        ]
+        claims = {
+            "KSDP": f"It promises nothing that is proved; claimed is {words}.",
+            "none": "It promises nothing.",
+        }
+        own = words_of.OWN_ARRAYS.get(one["name"], {})
+        lines += [
+            "Releases:",
+            "",
+            *_explained(arrays, own, words_of.ARRAYS),
+            "",
+            claims.get(promise["kind"], f"It promises {words}."),
+        ]
+        kept = (
+            ()
+            if promise["kind"] == "KSDP"
+            else (("Protected", "unit"), ("Against whom; whom one must trust", "trust"))
+        )
+        lines += [f"{said}: {promise[key]}." for said, key in kept if promise[key]]
+        lines += [promise["notes"]] if promise["notes"] and promise["notes"] != _MEASURED else []
     return "\n".join(lines) + "\n"
 
 

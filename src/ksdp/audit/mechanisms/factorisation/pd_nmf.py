@@ -117,7 +117,7 @@ def _summed_up(prefix: str, arrays: Mapping[str, Array], early: Sequence[int]) -
 
 @dataclass(frozen=True)
 class PDNMF:
-    """Private distributed NMF (PD-ML-Lite, Algorithms 1 and 2) on the ideal functionality.
+    """Topics: the nonnegative factorisation of all parties' rows, by secure sums (PD-NMF).
 
     With one party it is the centralised RRI-NMF, and with several it releases the same topics (Theorem 1; to
     rounding). Of the sums, W_t^T R_t and ||W_t||^2 of each topic, a coalition sees those over the parties outside

@@ -169,7 +169,7 @@ _exact = partial(Release, noise=EXACT)
 
 @dataclass(frozen=True)
 class PDSVD:
-    """PD-SVD (PD-ML-Lite, Algorithm 4) on the ideal functionality.
+    """Directions: the leading right singular vectors of all parties' rows, by secure sums (PD-SVD).
 
     Releases ``V``, shape (rank, features), the leading right singular vectors of all parties' rows with the signs
     of the block power iteration (final: those towards the rows of the start), and with `reveal_sigma` the singular
@@ -352,7 +352,7 @@ class PDSVD:
 
 @dataclass(frozen=True)
 class SigmaSVD(PDSVD):
-    """PD-SVD with SecSum throughout: the protocols [63, 14] of PD-ML-Lite's Figure 6, which reveal Sigma, too."""
+    """PD-SVD whose sums are released with their lengths, and so the singular values, too."""
 
     name: ClassVar[str] = "sigma-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, figure 6: with the singular values")
@@ -366,7 +366,7 @@ OWN_ENTRIES = 2**27
 
 @dataclass(frozen=True)
 class PDPCA(PDSVD):
-    """PD-PCA: PD-SVD (PD-ML-Lite, Algorithm 4) of rows less a mean.
+    """Principal components: PD-SVD of rows from which a mean is subtracted (PD-PCA).
 
     With ``centre="all"`` it is the mean of all parties' rows, by secure sums of columns and of row counts: the
     result is the centralised PCA, and ``mean`` is released. A coalition sees the mean of the rows outside it.

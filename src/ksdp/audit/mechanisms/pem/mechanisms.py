@@ -319,7 +319,7 @@ def _unit(vector: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class PEMKMeans(KMeansParameters, PemMechanism):
-    """PEM's k-means.
+    """Centres of clusters of the records of many clients, by k-means of PEM.
 
     Releases ``sums`` (iterations, clusters, features) and ``counts`` (iterations, clusters) with noise;
     ``centres``, those that each sum was taken with; and ``T`` (clusters, features), the last ones.
@@ -380,7 +380,7 @@ class PEMKMeans(KMeansParameters, PemMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class PEMLogistic(LogisticParameters, PemMechanism):
-    """PEM's logistic regression.
+    """Weights of a logistic regression on the records of many clients, by PEM.
 
     Releases ``gradients`` (iterations, features), noisy sums; ``weights``, those that each was taken at; ``label``
     (1,), the label's column; and ``V`` (1, features), the last weights, of unit length.
@@ -447,7 +447,7 @@ class PEMLogistic(LogisticParameters, PemMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class PEMApriori(AprioriParameters, PemMechanism):
-    """PEM's Apriori for itemsets of at most `length` items.
+    """Itemsets that are frequent in the records of many clients, by Apriori of PEM.
 
     Releases ``items`` (features,), their noisy counts; ``pairs`` (features, features), those of the candidate
     pairs, above the diagonal, 0 elsewhere; and ``T`` (1, features), the items' counts as parts of the records. How

@@ -24,7 +24,7 @@ from ksdp.audit.statistics.products import announced
 
 @dataclass(frozen=True)
 class CountedSVD:
-    r"""SigmaSVD of counts that are weighed by tf-idf, where the run itself counts in how many rows a term is.
+    r"""Directions of texts weighed by tf-idf, for which the run itself counts how many documents have each term.
 
     One secure sum opens ``counts``, shape (features + 1,): how many rows have each column, and how many rows there
     are. Every party weighs its rows by them: tf-idf, length 1, columns times sqrt(w) for w = df / (df + `shrink`).

@@ -118,7 +118,7 @@ def theorem_2(rank: int, entry_bound: float, clip: float, noise: float, delta: f
 
 @dataclass(frozen=True)
 class FedPower(PeriodicPower):
-    r"""FedPower (Guo et al. 2021; Algorithm 1 of Liu, Pejo & Tang 2023), with the noise and the claim as printed.
+    r"""FedPower as printed: directions by power iteration, to which devices and server add noise in each round.
 
     Each device iterates :math:`Y^{(i)} = M_i Z^{(i)}`, :math:`M_i = X_i^T X_i / s_i`, `period` times by itself;
     every `period`-th time it turns its block by the orthogonal Procrustes solution towards the others', adds
@@ -283,7 +283,7 @@ class FedPower(PeriodicPower):
 
 @dataclass(frozen=True)
 class UtilityFedPower(PeriodicPower):
-    r"""Utility-enhanced FedPower (Algorithm 2 of Liu, Pejo & Tang 2023), on the ideal functionality.
+    r"""Directions by power iteration, whose sums keep the noise of one device that nobody knows (FedPower).
 
     As FedPower, but the devices' blocks are added up under masks in pairs, all with noise of deviation sigma,
     and a Paillier step then removes every noise but one, nobody knowing whose (a server that does not follow the

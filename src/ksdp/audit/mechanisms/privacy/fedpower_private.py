@@ -37,7 +37,7 @@ from ksdp.audit.numeric.array_types import Matrix
 
 @dataclass(frozen=True)
 class PrivateFedPower(PeriodicPower):
-    r"""Privacy-enhanced FedPower (Algorithm 3): bounded inputs, noise before the orthogonalisation, secure sums.
+    r"""Directions by power iteration: the devices bound their inputs and add noise before a secure sum (FedPower).
 
     In every iteration device i computes :math:`Y^{(i)} = M_i Z^{(i)} + N^{(i)}`; every `period`-th time the
     secure sum announces :math:`\sum_i p_i Y^{(i)}`, whose orthogonalisation is everybody's next Z; in between,

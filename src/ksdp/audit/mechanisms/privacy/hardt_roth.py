@@ -32,7 +32,7 @@ from ksdp.audit.numeric.array_types import Matrix
 
 @dataclass(frozen=True)
 class HardtRoth(NoisyPower):
-    r"""Noisy power method (Hardt & Roth 2013; Hardt & Price 2014, algorithm 2), among parties.
+    r"""Directions by power iteration, with noise in the secure sum of each round (noisy power method).
 
     With :math:`A = \sum_m X_m^T X_m`, for t = 1, ..., iterations, the secure sum announces
 

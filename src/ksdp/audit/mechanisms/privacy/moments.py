@@ -157,7 +157,7 @@ class OneNoisySum(GaussianReleases):
 
 @dataclass(frozen=True)
 class Moments(OneNoisySum):
-    """Announces the sum S of all parties' second moments with noise, once, and nothing else.
+    """Releases the sum S of all parties' second moments with noise, once, and nothing else.
 
     Rows are clipped to norm `row_bound`, so that one record changes S by at most row_bound^2 in Frobenius norm,
     sqrt(2) times that where it is replaced. S is announced as its upper triangle, off the diagonal times sqrt(2),
@@ -255,7 +255,7 @@ class Moments(OneNoisySum):
 
 @dataclass(frozen=True)
 class TermCounts(OneNoisySum):
-    r"""Announces in about how many documents each term is, by one sum with noise: a public vocabulary and its idf.
+    r"""Releases in about how many documents each term is, by one sum with noise: a public vocabulary and its idf.
 
     A document with n entries adds 1 / sqrt(n) to each of its columns, so that it changes the sum by at most 1, by
     sqrt(2) where it is replaced. Announced: ``totals``, shape (d,). A run among parties writes the `counted` of it
@@ -316,7 +316,7 @@ def _moments(rows: sp.csr_array) -> Matrix:
 
 @dataclass(frozen=True)
 class DPdisPCA(GaussianBasis):
-    r"""DPdisPCA (Imtiaz & Sarwate 2018), one round, no secure sum: every site protects itself.
+    r"""Principal components in one round: each site adds noise to what it sends, without a secure sum (DPdisPCA).
 
     Site s computes :math:`A_s = X_s^T X_s / N_s`, adds a symmetric Gaussian matrix, keeps the `intermediate`
     largest eigenvalues that are positive, and sends :math:`P_s = U_R \Sigma_R^{1/2}`. The aggregator decomposes

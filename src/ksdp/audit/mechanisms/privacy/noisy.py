@@ -41,7 +41,7 @@ _MANY = 2**20
 
 @dataclass(frozen=True)
 class Noisy:
-    """Releases what another mechanism releases, each array A as A + noise * scale * Z.
+    """Releases what another mechanism releases, with normal noise: each array A as A + noise * scale * Z.
 
     Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What is
     derived from releases (`Release.derived_from`) is derived from the noisy ones. The final output of a mechanism
