@@ -125,7 +125,7 @@ ROUNDS = (
         "largest-scale",
         "rounds",
         largest_scale,
-        "The largest of the plain numbers that the server is told.",
+        "The largest of the numbers without noise that a device tells the server.",
         needs=("scales",),
     ),
     TableStatistic(
