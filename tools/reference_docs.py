@@ -303,7 +303,7 @@ def statistics() -> str:
         "of the [glossary](glossary.md).*",
         "",
         "Written by `tools/reference_docs.py` from the code. A statistic takes what a run releases and one",
-        "document, and gives a number. The headings are *families*, which a spec may name (`statistics.families`).",
+        "document, and gives a number. Headings are *families*, which a spec may name (`statistics.families`).",
         "",
         "**What is tested by default.** An audit tests the families",
         f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each as far as releases allow it,",
