@@ -148,6 +148,8 @@ def commands() -> str:
         "| 130, 143 | stopped by Ctrl-C or SIGTERM; the same command resumes |",
         "| 1 | anything else |",
         "",
+        "Without `--fail-on`, all verdicts count; for `ksdp show` none, only a missed `--appetite`.",
+        "",
         "## Arguments and options of several commands",
         "",
         *(f"- `{key}`: {said}" for key, said in sorted(shared.items(), key=lambda one: one[0].lower())),

@@ -135,9 +135,7 @@ class PipelineOptions:
     sarif: Annotated[Path | None, typer.Option("--sarif", help="SARIF 2.1.0 file to write.")] = None
     fail_on: Annotated[
         list[FailOn] | None,
-        typer.Option(
-            "--fail-on", help="What the exit code reports, besides a void audit; repeatable. Default: all."
-        ),
+        typer.Option("--fail-on", help="What the exit code reports, besides a void audit; repeatable."),
     ] = None
 
     def write(self, result: AuditResult) -> None:
