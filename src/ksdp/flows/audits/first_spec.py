@@ -96,7 +96,7 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
             f"{shown(Path(here.path))}: only {len(corpus)} of its rows hold a feature; an audit needs 5 or more."
         )
     text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
-#   ksdp plan this-file.toml       what it costs, finds and certifies
+#   ksdp plan this-file.toml       what it costs, detects and can call clear
 #   ksdp audit this-file.toml      the audit
 # Every key: docs/spec.md
 seed = 7
