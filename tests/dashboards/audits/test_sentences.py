@@ -11,7 +11,16 @@ from ksdp.audit.results.parts import BoundSummary, FreshSummary, GuaranteeSummar
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import DesignSpec
 from ksdp.dashboards.audits.report import words_of
-from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, how_sure, pool_known, promised, proved
+from ksdp.dashboards.audits.sentences import (
+    adversary,
+    drawn_share,
+    fresh,
+    how_sure,
+    meaning,
+    pool_known,
+    promised,
+    proved,
+)
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 from ksdp.storage.audits.history import ProvedBy
 
@@ -110,6 +119,8 @@ def test_limits_of_tests_are_not_those_of_a_proof() -> None:
     ]
     assert [limit in page for page in pages for limit in limits] == [True] * 8 + [False] * 5 + [True, True, False]
     assert "a party of any size" in pages[2]
+    assert meaning(every, "clear").startswith("No attack of any kind has an advantage above 0.2, if ")
+    assert meaning(some, "clear").endswith("by every statistic tried.")
     draw = replace(noise, by=ProvedBy.DRAW, certified=5)
     drawn = words_of("_limits.html.j2", summary=replace(every, bounds=(draw,)))
     assert ["weights are taken as known" in page for page in (*pages, drawn)] == [True] * 4 + [False]

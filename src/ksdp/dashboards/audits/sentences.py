@@ -447,6 +447,8 @@ def margin_words(summary: Summary) -> str:
 def meaning(summary: Summary, verdict: str) -> str:
     """Meaning of a verdict."""
     word = next(word for word in Verdict if word == verdict)
+    if word.may_enter and proof_of_all(summary):
+        return f"No attack of any kind has an advantage above {margin_words(summary)}, if {grounds(summary)}."
     return word.meaning.format(margin=margin_words(summary))
 
 
