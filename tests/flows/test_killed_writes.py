@@ -81,7 +81,7 @@ def all_points(do: Callable[[], object], least: int) -> range:
     return range(1, found + 1)
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.validity)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.validity)])
 def test_a_clearance_is_whole_or_absent_and_never_unrecorded(store: Store, kept: Kept, every: int) -> None:
     def sign() -> str:
         return clear(store, kept[1][1])

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 import ksdp
 from ksdp.audit.errors import InvalidAudit
 
-pytestmark = pytest.mark.repeats
-
 Matrix = NDArray[np.float64]
 FEW = {"party_size": 0.5, "with_runs": 20, "fresh_runs": 0, "seed": 1}
 
@@ -64,12 +62,12 @@ def first() -> Any:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (previous, "carries something from run to run"),
+        pytest.param(previous, "carries something from run to run", marks=pytest.mark.repeats),
         (one_of_two, "carries something from run to run"),
         (lambda: lambda rows, rng: rows.mean(axis=0) + np.random.normal(size=4), "generator of NumPy"),  # noqa: NPY002
         (lambda: lambda rows, rng: rows.mean(axis=0) + (time.time_ns() % 10**9) * 1e-9, "reads a clock"),
         (lambda: behind_a_lock(previous()), "in this process"),
-        (lambda: behind_a_lock(first()), "cannot be run in a new process"),
+        pytest.param(lambda: behind_a_lock(first()), "cannot be run in a new process", marks=pytest.mark.repeats),
     ],
     ids=["previous", "parity", "global", "clock", "lock", "constant"],
 )
@@ -82,7 +80,11 @@ def directions(rows: Matrix, rng: np.random.Generator) -> Matrix:
     return np.linalg.svd(rows + rng.normal(size=rows.shape), full_matrices=False)[2][:2]
 
 
-@pytest.mark.parametrize("mechanism", [directions, behind_a_lock(directions)], ids=["plain", "lock"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [pytest.param(directions, marks=pytest.mark.repeats), behind_a_lock(directions)],
+    ids=["plain", "lock"],
+)
 def test_runs_that_depend_on_data_and_generator_alone_are_equal_to_the_bit(data: Matrix, mechanism: Any) -> None:
     assert ksdp.audit(data, mechanism, **FEW).summary.valid
 

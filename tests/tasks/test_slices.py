@@ -101,16 +101,16 @@ def one_run(bits: np.ndarray) -> np.ndarray:
     return wrong
 
 
-FAULTS = [neighbours, next_run, half, negated, one_run]
+FAULTS = [neighbours, next_run, half, negated]
+SLOW = pytest.mark.validity
 
 
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
-        *(("shared", fault) for fault in FAULTS),
-        ("poisson", one_run),
-        ("balanced", one_run),
-        *(pytest.param(k, f, marks=pytest.mark.validity) for k in ("poisson", "balanced") for f in FAULTS[:4]),
+        ("shared", neighbours),
+        *((kind, one_run) for kind in ("shared", "poisson", "balanced")),
+        *(pytest.param(k, f, marks=SLOW) for k in ("shared", "poisson", "balanced") for f in FAULTS),
     ],
 )
 def test_bits_of_other_databases_void_the_audit(
@@ -180,7 +180,7 @@ def sound_fresh(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Arm
     return fresh_canaries(corpus, tmp_path_factory.mktemp("sound"))
 
 
-@pytest.mark.parametrize("fault", [neighbours, next_run, negated, one_run], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fault", [*(pytest.param(f, marks=SLOW) for f in FAULTS), one_run])
 def test_bits_of_other_databases_in_the_fresh_runs_alone_are_noticed(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sound_fresh: ArmTests, fault: Callable
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest, norm
+from scipy.stats import binom, binomtest
 
 from ksdp.audit.verdicts.effects import (
     best_threshold,
@@ -59,14 +59,6 @@ def test_epsilon_equals_the_definition(seed: int, decimals: int | None, delta: f
     assert epsilon_lower_bound(-a, -b, 0.9, delta) == pytest.approx(ours)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_laplace_noise_is_bounded_by_its_epsilon(epsilon: float) -> None:
-    rng = np.random.default_rng(2)
-    bounds = [epsilon_lower_bound(rng.laplace(epsilon, 1, 3000), rng.laplace(0, 1, 3000), 0.9) for _ in range(200)]
-    assert np.mean(np.array(bounds) > epsilon) <= 0.1
-    assert np.median(bounds) > 0.5 * epsilon
-
-
 @given(st.integers(0, 10_000), st.sampled_from([0.01, 0.02, 0.1]), st.sampled_from([None, 0]))
 @example(437, 0.02, 0)
 @settings(max_examples=25, deadline=None)
@@ -94,25 +86,6 @@ def test_tpr_equals_the_definition(seed: int, fpr: float, decimals: int | None) 
     on_the_other = int((-sign * held > np.sort(-sign * free)[::-1][most]).sum())
     assert on_the_other <= hits
     assert on_the_other == hits or attack.tpr_low == 0 or mirrored.above != attack.above
-
-
-@pytest.mark.parametrize("decimals", [None, 1])
-def test_bounds_of_the_attack_hold_together(decimals: int | None) -> None:
-    rng = np.random.default_rng(3)
-    held_together = 0
-    for _ in range(400):
-        held, free = rng.normal(2, 1, 150), rng.normal(size=450)
-        if decimals is not None:
-            held, free = held.round(decimals), free.round(decimals)
-        a = tpr_at_fpr(held, free, 0.01, 0.8)
-        assert a is not None
-        assert a.fpr_high <= 0.01
-        sign = 1 if a.above else -1
-        # Rounded values lie above t = k / 10 where normal ones lie above t + 0.05.
-        edge = sign * a.threshold + (0.05 if decimals is not None else 0)
-        fpr, tpr = norm.sf(edge), norm.sf(edge - 2 * sign)
-        held_together += fpr <= a.fpr_high and a.tpr_low <= tpr <= a.tpr_high
-    assert held_together / 400 >= 0.8
 
 
 def test_a_rate_that_so_few_runs_cannot_bound_is_not_measured() -> None:
@@ -152,6 +125,7 @@ def test_the_threshold_is_the_best_of_all_by_trying_each() -> None:
         assert got == pytest.approx(max(every))
 
 
+@pytest.mark.validity
 def test_one_run_of_randomised_response_comes_near_its_epsilon_and_seldom_above() -> None:
     """Each record says whether it is in, and lies as often as epsilon asks: no mechanism gives more away."""
     epsilon, rng = 1.0, np.random.default_rng(9)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact, hypergeom
 
-from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 
 
@@ -57,26 +56,6 @@ def test_far_tails_do_not_underflow() -> None:
     assert (table.size[0], table.inside[0], table.highest[0]) == (2000, 2000, True)
     assert table.log10_p[0] == pytest.approx(exact + np.log10(2), abs=1e-6)
     assert table.log10_p[0] < -600
-
-
-def test_sees_what_ks_does_not() -> None:
-    rng = np.random.default_rng(2)
-    inclusion = rng.random((40, 4000)) < 0.5
-    event = inclusion & (rng.random(inclusion.shape) < 0.02)
-    for values in (rng.normal(size=event.shape) + 20 * event, event.astype(float), -1.0 * event):
-        assert (tail_table(values, inclusion).log10_p < np.log10(5e-5)).mean() > 0.95
-        assert (ks_table(values, inclusion).log10_p > np.log10(5e-5)).all()
-
-
-@pytest.mark.parametrize("decimals", [None, 1, 0])
-@pytest.mark.parametrize("share", [0.05, 0.5])
-def test_level(decimals: int | None, share: float) -> None:
-    rng = np.random.default_rng(4)
-    inclusion = rng.random((6000, 300)) < share
-    values = rng.standard_t(3, size=inclusion.shape)
-    p = 10 ** tail_table(values if decimals is None else values.round(decimals), inclusion).log10_p
-    for level in (0.01, 0.05, 0.2):
-        assert (p <= level).mean() <= level + 3 * np.sqrt(level / len(p))
 
 
 @given(st.integers(0, 10_000))

@@ -109,18 +109,6 @@ def test_never_above_the_law_without_ties_and_symmetric(seed: int, distinct: int
     assert tied_log10_p(h, m, n, counts[::-1]) == pytest.approx(p, abs=1e-9)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5])
-def test_holds_its_level_and_comes_nearer_to_it(share: float) -> None:
-    rng = np.random.default_rng(3)
-    inclusion = rng.random((8000, 120)) < share
-    values = rng.poisson(1.0, inclusion.shape).astype(np.float32)
-    table = ks_table(values, inclusion)
-    tied = 10 ** tied_table(values, inclusion, table)
-    for level in (0.01, 0.05, 0.2):
-        assert (tied <= level).mean() <= level + 3 * np.sqrt(level / len(tied))
-    assert (tied <= 0.05).mean() > 2 * (10**table.log10_p <= 0.05).mean()
-
-
 def test_a_rare_event_that_the_bound_does_not_see() -> None:
     """D = 0.04 is nothing between continuous values; between two values it is an event of one arm only."""
     inclusion = np.arange(4000)[None] % 2 == 0

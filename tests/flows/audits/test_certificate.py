@@ -20,8 +20,8 @@ scale = {scale}
 parameters = {{ rank = 2, opens = "final" }}
 [design]
 party_size = 0.3
-with_runs = 20
-documents = 40
+with_runs = 10
+documents = 24
 [decision]
 margin = 0.4
 [certificate]
@@ -55,7 +55,7 @@ def test_documents_are_certified_from_spec_to_report_and_page(
     assert ran.out["valid"]
     proved = table.proof == "every attack"
     assert (table.verdict[proved] == "clear").all()
-    assert ran.out["verdicts"]["every_attack"] == proved.sum() > 20
+    assert ran.out["verdicts"]["every_attack"] == proved.sum() > 12
     assert ((table.certified_bound <= 0.4) == proved).all()
     assert (table.certified_bound > table.knows_all).all()
     assert (table.band_low <= table.certified_bound).all()
@@ -99,7 +99,7 @@ def test_noise_that_hides_little_certifies_nobody_and_the_report_says_so(
     assert out["valid"]
     assert out["verdicts"]["every_attack"] == 0
     assert np.median(table.certified_bound) > 0.9
-    assert "for 0 of 40" in (store / "audits" / out["audit"] / "report.html").read_text()
+    assert "for 0 of 24" in (store / "audits" / out["audit"] / "report.html").read_text()
 
 
 def test_without_noise_whoever_knows_all_others_knows_everything(

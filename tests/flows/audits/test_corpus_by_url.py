@@ -25,8 +25,8 @@ name = "pd-svd"
 rank = 3
 [design]
 kind = "balanced"
-party_size = 12
-with_runs = 16
+party_size = 30
+with_runs = 8
 documents = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
 [statistics]
 families = ["geometry"]

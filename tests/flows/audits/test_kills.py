@@ -91,7 +91,7 @@ def kills(spec: Path, folder: Path, count: int, seed: int) -> int:
 
 @pytest.fixture
 def small(spec: Callable[..., Path]) -> Path:
-    return spec("kills", seed=21, with_runs=10, families=["paper"])
+    return spec("kills", seed=21, with_runs=4, families=["paper"])
 
 
 def test_some_kills_lose_nothing(small: Path, tmp_path: Path) -> None:

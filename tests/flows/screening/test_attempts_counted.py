@@ -17,10 +17,10 @@ seed = {seed}
 path = "counts.npz"
 weighting = "counts"
 [mechanism]
-name = "pd-svd"
-rank = 1
-solver = "power"
-iterations = 1
+name = "noisy"
+mechanism = "pd-svd"
+noise = 50.0
+parameters = {{ rank = 1, opens = "final" }}
 [design]
 party_size = 0.5
 with_runs = 100
@@ -32,7 +32,7 @@ margin = 0.8
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    counts = np.random.default_rng(5).poisson(3.0, (300, 12)).astype(float)
+    counts = np.random.default_rng(5).poisson(3.0, (40, 6)).astype(float)
     sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(counts))
     make_identity(tmp_path, "ana")
     return tmp_path

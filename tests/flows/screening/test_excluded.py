@@ -34,6 +34,7 @@ advantage = 0.3
 sampler = "{sampler}"
 [design]
 party_size = 0.5
+with_runs = 20
 [decision]
 margin = {margin}
 """

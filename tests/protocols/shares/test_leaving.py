@@ -80,7 +80,7 @@ def carried(nodes: dict[str, Rounds[Any]], lost: Losses, meddle: Meddle = lambda
 @pytest.mark.parametrize("threshold", [3, 4])
 def test_whoever_leaves_at_any_stage_the_sum_is_of_those_whose_vectors_all_have(threshold: int) -> None:
     """Each party, at each message of a sum, heard by nobody, some or all."""
-    for name, stage, heard in product(NAMES, range(len(STAGES)), (0, 2, 4)):
+    for name, stage, heard in product(NAMES[::2], range(len(STAGES)), (0, 2, 4)):
         hear = [other for other in NAMES if other != name][:heard]
         nodes, made = sides(threshold, sums=2)
         results, errors, _ = carried(nodes, {name: (stage, hear)})
@@ -95,7 +95,7 @@ def test_whoever_leaves_at_any_stage_the_sum_is_of_those_whose_vectors_all_have(
 
 
 def test_as_many_may_leave_as_the_threshold_says_and_no_more() -> None:
-    for (a, b), first, second in product(combinations(NAMES, 2), (0, 3, 5), (1, 4, 6)):
+    for (a, b), first, second in product(combinations(NAMES[::2], 2), (0, 3, 5), (1, 4, 6)):
         lost = {a: (first, ()), b: (second, ())}
         results, errors, _ = carried(sides(3)[0], lost)
         gone = {name for name, at in ((a, first), (b, second)) if at <= STAGES.index("sum")}

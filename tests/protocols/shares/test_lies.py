@@ -62,13 +62,16 @@ def shared(work: Callable[..., Any], *values: np.ndarray[Any, Any]) -> list[Any]
 
 
 def vectors(noise: bool) -> list[Any]:
-    task, nothing = subspace.Decomposition(2, 4, 3, 2, 0, False), np.zeros((2, 4), dtype=object)
+    """Of one direction with noise, which passes every place; without, the end of two has more."""
+    rank = 1 if noise else 2
+    task, nothing = subspace.Decomposition(rank, 4, rank + 1, 2, 0, False), np.zeros((rank, 4), dtype=object)
 
     def work(runtime: Any, share: Any) -> Any:
         trace = int(np.trace(share) % PRIME)
         return subspace.decompose(runtime, left_residues(share), trace, task, nothing if noise else None)
 
-    return shared(work, fixed(np.diag([0.8, 0.15, 0.002, 0.0]), subspace.MOMENT_BITS))
+    squares = [0.8, 0.002, 0.0, 0.0] if noise else [0.8, 0.15, 0.002, 0.0]
+    return shared(work, fixed(np.diag(squares), subspace.MOMENT_BITS))
 
 
 def words(penalty: float, weighted: bool = False) -> list[Any]:
