@@ -70,7 +70,7 @@ PEM = [
 
 @pytest.mark.parametrize("mechanism", PEM, ids=lambda m: f"{m.name} {m.sampling}")
 def test_pem_keeps_its_claim_and_with_a_tenth_of_the_noise_it_does_not(mechanism: PemMechanism) -> None:
-    found = audit_claim(mechanism, runs=60, rng=np.random.default_rng(1))
+    found = audit_claim(mechanism, runs=20, rng=np.random.default_rng(1))
     assert not found.refuted
     assert (found.claimed_epsilon, found.claimed_delta, found.gaussian_low) == (0.5, 0.0, None)
     assert "normal" not in found.sentence()

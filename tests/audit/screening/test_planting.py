@@ -50,7 +50,7 @@ def rows() -> np.ndarray:
     return np.random.default_rng(0).normal(size=(120, 4))
 
 
-@pytest.mark.parametrize(("function", "each"), [(noise, 1), (counts, 1), (noise, 3)])
+@pytest.mark.parametrize(("function", "each"), [(counts, 1), (noise, 3)])
 def test_leaks_are_as_large_as_said_in_runs_that_nobody_has_seen(function: object, each: int) -> None:
     """Reference: whole runs of the plan that has the leaks, and SciPy's test of the numbers that each changes."""
     rows = np.random.default_rng(0).normal(size=(120 * each, 4))
@@ -61,7 +61,7 @@ def test_leaks_are_as_large_as_said_in_runs_that_nobody_has_seen(function: objec
     assert {above for _, above in planted} == set(ABOVE)
     assert all(40 <= int(leak.document[1:]) < 104 for leak, _ in planted)
     plan = plan_of(function, rows, tuple(leak.model_dump() for leak, _ in planted), each)
-    runs, drawn = 1500, []
+    runs, drawn = 1000, []
     for run in range(runs):
         held = np.zeros(120, bool)
         held[plan.design.rows(0, run)] = True
@@ -79,7 +79,7 @@ def test_leaks_are_as_large_as_said_in_runs_that_nobody_has_seen(function: objec
             score = (own / numbers[:, list(leak.places)].std(axis=0) * np.sign(leak.amounts)).sum(axis=1)
         held = bits[:, int(leak.document[1:])]
         off.append(ks_2samp(score[held], score[~held]).statistic - leak.advantage)
-    assert np.abs(off).max() < 0.13  # three standard errors of a difference of two shares of 750, and some
+    assert np.abs(off).max() < 0.13  # three standard errors of a difference of two shares of 500, and some
     assert abs(np.mean(off)) < 0.035
 
 

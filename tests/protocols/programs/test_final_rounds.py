@@ -68,7 +68,7 @@ def meddled(kind: str, told: Callable[[bytes], bytes]) -> str:
 @pytest.mark.parametrize(
     ("mechanism", "m", "computing"),
     [
-        (PDSVD(rank=3, opens="final"), 3, NAMES[:3]),
+        (PDSVD(rank=2, opens="final"), 3, NAMES[:3]),
         (SigmaSVD(rank=3, opens="final"), 4, ("ada", "cyd", "dan")),
         (PDPCA(rank=1, opens="final"), 3, NAMES[:3]),
         (PDPCA(rank=1, opens="final", centre="own"), 3, NAMES[:3]),

@@ -58,7 +58,7 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutc
     return results, np.sum(drawn, axis=0), max(len(body) for _, r in sent for body in r.messages.values())
 
 
-@pytest.mark.parametrize(("m", "parameters"), [(5, VECTORS), (3, VECTORS | {"rank": 1})])
+@pytest.mark.parametrize(("m", "parameters"), [(5, VECTORS | {"rank": 2}), (3, VECTORS | {"rank": 1})])
 def test_vectors_are_those_of_the_mechanism_with_every_party_s_noise(m: int, parameters: dict[str, Any]) -> None:
     mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=parameters)
     rows, terms = parts(m), terms_of(m, mechanism)
@@ -100,7 +100,7 @@ def test_who_subtracts_its_own_noise_sees_the_law_that_was_audited() -> None:
 
 
 def test_a_real_run_draws_its_noise_itself() -> None:
-    mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS)
+    mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS | {"rank": 1})
     terms, rows = terms_of(3, mechanism), parts(3)
     sides = {
         name: final_rounds(terms, name, part, Statement(cleared=False), random_bytes=seeded(name))
@@ -108,7 +108,7 @@ def test_a_real_run_draws_its_noise_itself() -> None:
     }
     seen = run_together(sides)[0]["ada"].result.public["V"]
     exact = mechanism.inner.run(Database(tuple(rows)), np.random.default_rng(0))["V"]
-    # 36 numbers of deviation sqrt(3/2) * 0.05.
+    # 12 numbers of deviation sqrt(3/2) * 0.05.
     size = np.sqrt(np.mean((seen - exact) ** 2)) / (math.sqrt(1.5) * 0.05)
     assert 0.3 < size < 2.2
 
@@ -116,7 +116,7 @@ def test_a_real_run_draws_its_noise_itself() -> None:
 @pytest.mark.deviation("final output with noise: add no noise, or tell its own to somebody")
 def test_a_party_that_adds_no_noise_takes_away_its_part_and_no_more() -> None:
     """Cyd's source gives zeros: nobody notices, and who subtracts its own noise has one party's left."""
-    mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS)
+    mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS | {"rank": 1})
     terms, rows, drawn = terms_of(3, mechanism), parts(3), list[np.ndarray[Any, Any]]()
     sources = [known(0, drawn), known(1, drawn), lambda shape, deviation: np.zeros(shape)]
     sides = {
