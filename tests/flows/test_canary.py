@@ -76,7 +76,7 @@ def test_no_text_is_anywhere_and_no_file_is_for_others(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(
         'seed = 3\n[corpus]\npath = "mail.jsonl"\ntext = "body"\nid = "id"\n'
         '[mechanism]\nname = "pd-svd"\nrank = 2\n'
-        "[design]\nparty_size = 0.3\nwith_runs = 40\n[decision]\nmargin = 0.3\n"
+        "[design]\nparty_size = 0.3\nwith_runs = 12\n[decision]\nmargin = 0.3\n"
     )
     store, umask = tmp_path / "store", os.umask(0)
     try:

@@ -48,7 +48,7 @@ def two_audits(folder: Path) -> None:
 def audits(store: Path) -> list[str]:
     """The ids of the two, which are made where they are not whole."""
     rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
-    how = {"rank": 2, "party_size": 0.3, "with_runs": 40, "fresh_runs": 8, "store": store}
+    how = {"rank": 2, "party_size": 0.3, "with_runs": 12, "fresh_runs": 8, "store": store}
     return [ksdp.audit(rows, "pd-svd", seed=seed, **how).id for seed in (1, 2)]
 
 

@@ -20,11 +20,11 @@ def assert_same(first: list[pd.DataFrame], second: list[pd.DataFrame]) -> None:
 
 def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    asked = spec(families=["geometry"], with_runs=20)
+    asked = spec(families=["geometry"], with_runs=10)
     first = ksdp("audit", asked, "--store", store, "--json", check=3).out
     assert first["valid"]
     assert first["documents"] == 120
-    assert first["runs"] == 100
+    assert first["runs"] == 50
     assert first["cached_runs"] == 0
     assert sum(first["verdicts"].values()) == 120
     assert first["corpus"].startswith("sha256:")
@@ -36,7 +36,7 @@ def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callabl
     assert again["statistics"] == first["statistics"]
 
     new = ksdp("test", first["audit"], "--statistics", "w-max,d-sum", "--store", store, "--json", check=4).out
-    assert new["cached_runs"] == new["runs"] == 100
+    assert new["cached_runs"] == new["runs"] == 50
     assert set(new["statistics"]) == {"w-max", "d-sum"}
     assert new["audit"] != first["audit"]
     listed = ksdp("list", "--store", store, check=0).text
@@ -46,16 +46,16 @@ def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callabl
 
 def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    ksdp("audit", spec(with_runs=12, families=["paper"]), "--store", store, "--json")
-    more = ksdp("audit", spec(with_runs=20, families=["paper"]), "--store", store, "--json").out
-    # 60 runs were one block cut short, which is sampled again whole.
-    assert more["runs"] == 100
-    fresh = ksdp("audit", spec(with_runs=20, families=["paper"]), "--store", tmp_path / "fresh", "--json").out
+    ksdp("audit", spec(with_runs=4, families=["paper"]), "--store", store, "--json")
+    more = ksdp("audit", spec(with_runs=8, families=["paper"]), "--store", store, "--json").out
+    # 20 runs were one block cut short, which is sampled again whole.
+    assert more["runs"] == 40
+    fresh = ksdp("audit", spec(with_runs=8, families=["paper"]), "--store", tmp_path / "fresh", "--json").out
     assert_same(tables(store, more["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
 
 
 def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
-    asked = spec("null", mechanism="null", families=["geometry"])
+    asked = spec("null", mechanism="null", families=["geometry"], with_runs=10)
     out = ksdp("audit", asked, "--store", tmp_path / "store", "--json", check=4).out
     assert out["verdicts"]["sensitive"] == 0
     assert out["valid"]

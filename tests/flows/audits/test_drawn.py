@@ -10,7 +10,7 @@ from ksdp.storage.readers.spec_files import read_spec_file
 
 
 def test_the_summary_and_the_report_bound_the_share_that_leaks(spec: Callable[..., Path], tmp_path: Path) -> None:
-    read, base = read_spec_file(spec("drawn", families=["geometry"]))
+    read, base = read_spec_file(spec("drawn", families=["geometry"], with_runs=10))
     drawn = read.model_copy(update={"design": read.design.model_copy(update={"documents": 40, "fresh_runs": 0})})
     found = run_audit(open_spec(drawn, base), tmp_path / "store", HERE)
     share = found.share
