@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
 from ksdp.audit.specs.models import DecisionSpec
-from ksdp.audit.verdicts.laws import ArmTests, ks_table
+from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.margins import (
     attack_above_log10_p,
     band_width,
-    distance_band,
     largest_log10_tail,
     log10_above,
     log10_below,
@@ -169,13 +168,3 @@ def test_empty_arms_say_nothing_and_a_gap_is_at_most_one() -> None:
 def test_refuses_a_level_outside_the_open_interval() -> None:
     with pytest.raises(ValueError, match=r"`level` must be in \(0, 1\)"):
         band_width(np.array([5]), np.array([5]), 1.0)
-
-
-def test_covers_a_known_distance() -> None:
-    """Uniform against uniform shifted by 0.3 has D = 0.3."""
-    rng = np.random.default_rng(5)
-    inclusion = rng.random((400, 400)) < 0.3
-    values = rng.random((400, 400)) + 0.3 * inclusion
-    table = ks_table(values, inclusion)
-    low, high = distance_band(table.distance, table.n_with, table.n_without, 0.05)
-    assert ((low <= 0.3) & (high >= 0.3)).mean() >= 0.95

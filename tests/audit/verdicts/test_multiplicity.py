@@ -8,14 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
 
-from ksdp.audit.verdicts.multiplicity import (
-    CLEARING,
-    adjust,
-    bonferroni,
-    strictest_log10_p,
-    weighted_minimum,
-    wrong_share,
-)
+from ksdp.audit.verdicts.multiplicity import CLEARING, adjust, bonferroni, strictest_log10_p, wrong_share
 
 p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
 
@@ -169,11 +162,3 @@ def test_survives_numbers_that_floats_cannot_hold() -> None:
 def test_refuses_an_unknown_error_rate() -> None:
     with pytest.raises(ValueError, match="must be fdr or fwer"):
         adjust(np.zeros(2), "sidak")
-
-
-def test_weighted_minimum_holds_its_level_whatever_the_dependence() -> None:
-    rng = np.random.default_rng(1)
-    p = rng.random(40_000)
-    for other in (p, 1 - p, rng.random(40_000)):
-        joined = 10 ** weighted_minimum(np.log10(p), np.log10(other))
-        assert (joined <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 / 40_000)
