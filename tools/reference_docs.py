@@ -84,7 +84,10 @@ READERS = {
         *("what-a-verdict-means.md", "reviewing.md", "screening.md", "noise-and-draw.md", "certificates.md"),
         "why-everything-leaks.md",
     ),
-    "an auditor": ("results.md", "attacks.md", "verdicts-for-statisticians.md"),
+    "an auditor": (
+        *("what-a-verdict-means.md", "reviewing.md#check-what-somebody-hands-you", "results.md", "attacks.md"),
+        "verdicts-for-statisticians.md",
+    ),
     "a researcher": (
         "notebook.md",
         "python.md",
@@ -119,6 +122,7 @@ TITLES = {
     "mechanisms.md": "Mechanisms",
     "statistics.md": "Statistics",
     "decisions.md": "Decisions",
+    "reviewing.md#check-what-somebody-hands-you": "Check what somebody hands you",
 }
 """Titles of the pages that are written here, which may not be there yet."""
 _OF_MECHANISMS = (
@@ -365,8 +369,8 @@ def index() -> str:
         "ksdp measures, document by document, what a joint computation gives away, before it is run.",
         "",
         "New here? Read [what a verdict means](what-a-verdict-means.md) (five minutes), then type [your first",
-        "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read your pages. A",
-        "party of a run begins with its own row:",
+        "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read the pages of your",
+        "row. A party of a run may begin with its row:",
         "",
         "| you are | read, in this order |",
         "|---|---|",
