@@ -633,11 +633,10 @@ class Spec(Section, frozen=True):
             return None
         return (
             f"Every party enters a secret draw of its documents, each with a chance of {drawn:g}, the same in all "
-            f"of its runs. Numbers are of a document that is in a run; of one that is held anybody learns at most "
-            f"{drawn:g} times that, so that the margin of {self.decision.limits} is {self.decision_in_run.limits} "
-            "here. "
-            "Who is drawn is as exposed as the numbers say, and who learns the draw knows that."
-            + (f" No attack of any kind tells more than {drawn:g} of who is held." if self.proved_by_draw else "")
+            "of its runs. Whoever learns the draw knows which. Numbers say how well anybody can tell that a "
+            f"document was in a run; that a party has it, anybody can tell at most {drawn:g} times as well. So "
+            f"the margin of {self.decision.limits} is {self.decision_in_run.limits} here."
+            + (f" No attack of any kind tells more than {drawn:g} of that." if self.proved_by_draw else "")
         )
 
     @property

@@ -243,8 +243,8 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
     words = []
     if bounded and total.drawn:
         words.append(
-            f"{plural(bounded, 'run')} with noise, or of secret draws (together {total.drawn:g}): no attack on "
-            f"them has an advantage above {total.advantage:.3f} about who is held, if nobody learns the draw."
+            f"{plural(bounded, 'run')} with noise, or of secret draws (together {total.drawn:g}): no attack tells "
+            f"with an advantage above {total.advantage:.3f} that a party has a document, if the draw is secret."
         )
     elif bounded:
         words.append(

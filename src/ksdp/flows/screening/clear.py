@@ -267,8 +267,8 @@ def _certified(grounds: Grounds) -> list[str]:
     by = bound.by if bound is not None else ProvedBy.COPIES if spec.certificate is None else ProvedBy.PAIRS
     if by == ProvedBy.DRAW:
         rest = (
-            f"none of any kind has an advantage above {spec.decision.margin:g} on who is held, as long as nobody "
-            "learns the draw."
+            "as long as nobody learns the draw, none of any kind has an advantage above "
+            f"{spec.decision.margin:g} in telling whether the party has one."
         )
     elif by == ProvedBy.NOISE and bound is not None:
         rest = (
