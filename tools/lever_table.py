@@ -58,33 +58,34 @@ run](protocol-run.md).*
 An audit runs on one machine and sees all of your documents. In a run no party sees the documents of all, so a
 few settings of an audit cannot be part of it. The run then does not start, and says why.
 
-**In short**, a run refuses these settings, and takes all others that an audit of the same mechanism takes:
+**In short**, a run refuses the settings of this list, and takes all others that an audit of the same mechanism takes:
 
-- `missing = "median"` in `[corpus]`, and a corpus at a URL; a run also needs `columns` or `vocabulary`;
+- `missing = "median"` in `[corpus]`, and a URL as its `path`;
+- a corpus that names neither its `columns` nor a `vocabulary`;
 - `levers.most_frequent` without `levers.reference`, because nobody may count the terms of all parties exactly;
-- `start = "best-of-m"` of PD-NMF;
-- `opens = "final"`, but for the mechanisms that parties compute on shares (the table names them), and
-  `opens = "every round"` with the key `noise`;
-- `solver = "limit"` where every round is published: `pd-svd`, `sigma-svd` and `pd-pca` then need
-  `solver = "power"`;
-- a `sampler` other than `"discrete"`, where there is noise: `ksdp plan` writes this line.
+- `opens = "final"` of a mechanism that parties cannot compute on shares (they can compute `pd-nmf`, `pd-svd`,
+  `sigma-svd` and `pd-pca`);
+- the key `noise` of a mechanism that has no noise of its own: only `pd-svd` and `pd-nmf` take it, and only with
+  `opens = "final"`;
+- a `solver` of `pd-svd`, `sigma-svd` and `pd-pca` that does not fit: it must be `"limit"` with `opens = "final"`, and
+  `"power"` if every round is published;
+- of PD-NMF, `start = "best-of-m"`, and `start = "nnsvd"` with `opens = "final"`; `beta` or `delta` of 0 if it is
+  `weighted`, and one of the two alone with `opens = "final"`;
+- a `sampler` other than `"discrete"`, if there is noise: `ksdp plan` writes this line.
 
 **If your spec has nothing of this list, you are done.** That is so for most tables, with `weighting = "counts"` or
 `"standardised"`, with or without `rows`.
 
 ## Setting by setting
 
-The table is for specs that combine several settings. A dash means: no mechanism. A mechanism that neither cell
-names does not take the setting at all, such as `counted-svd` with `opens = "final"`. `noisy` is the mechanism
-that the key `noise` makes; the table shows it for PD-SVD, and another mechanism takes with `noise` whatever it
-takes without.
+Find your setting in the first column, and your mechanism in one of the two others. A dash means: no mechanism. A
+mechanism that neither cell names does not take the setting at all, such as `counted-svd` with `opens = "final"`.
+`noisy` stands for `pd-svd` with the key `noise`.
 
 | setting | an audit takes it, and a run too | only an audit takes it |
 |---|---|---|
 """
 TAIL = """
-PD-NMF takes `opens = "final"` and `weighted` in a run if `beta` and `delta` are above 0.
-
 ## What the settings are
 
 They trade gain for leak, and are called [levers](glossary.md#what-makes-a-run-safer). [Keys of a
@@ -94,7 +95,7 @@ spec](spec.md#corpuslevers) has every key of `[corpus]`, and [Mechanisms](mechan
   With `idf = "global"`, a term counts less if it occurs in many rows of the file; in a run this is the party's
   own file. With `weighting = "standardised"`, the mean and the scale of each column are the party's own, too.
   Noise [does not cover](noise-and-draw.md#joint-noise) what these numbers tell.
-- `levers` change rows before they are used: `terms` and `most_frequent` keep some columns only, with `reference`
+- `levers` change rows before they are used: `terms` and `most_frequent` keep some columns only. `reference` names
   a public file that says how frequent each term is. `units` gives each column a public centre and scale. `basis`
   and `directions` replace columns by fewer. `clip` shortens long rows. `drawn` is a [secret
   draw](noise-and-draw.md#a-secret-draw).
