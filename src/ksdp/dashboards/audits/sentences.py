@@ -184,8 +184,8 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
         "an epsilon that follows from the sizes" if guarantee.epsilon is None else f"epsilon {guarantee.epsilon:g}"
     )
     sentences = [f"It claims {epsilon} at delta {guarantee.delta:g}, for {guarantee.unit}."]
-    if not guarantee.sound:
-        sentences.append(f"The claim does not hold. {guarantee.notes}")
+    wrong = [] if guarantee.sound else ["The claim does not hold."]
+    sentences += [*wrong, *filter(None, [guarantee.notes])]
     if claim is None:
         sentences.append("Nobody tried in this store to refute that by runs on its worst case (ksdp claim).")
     elif claim.finding.refuted:

@@ -326,7 +326,7 @@ class UtilityFedPower(PeriodicPower):
             source="Liu, Pejo & Tang 2023, Algorithm 2",
             delta=self.delta if holds else None,
             sampler=self.sampler,
-            notes="epsilon follows from the devices' sizes"
+            notes="Epsilon follows from the devices' sizes."
             if holds
             else "Needs `row_bound` and `period` 1: otherwise nothing bounds what a record changes.",
         )
