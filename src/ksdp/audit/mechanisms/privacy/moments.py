@@ -104,8 +104,8 @@ class OneNoisySum(GaussianReleases):
             epsilon=self.claim((), 2)[0],
             delta=self.delta,
             sampler=self.sampler,
-            notes=f"A record changes the sum by at most d = {self.sensitivity(2) / self.scale(2):.4g} deviations of "
-            f"the noise: no attack on it has an advantage above 2 Phi(d / 2) - 1 = {self.bound(2):.3g}.",
+            notes=f"A record changes the sum by at most d = {self.sensitivity(2) / self.scale(2):.4g} deviations "
+            f"of the noise: no attack on it has an advantage above 2 Phi(d / 2) - 1 = {self.bound(2):.3g}.",
         )
 
     def bound(self, features: int) -> float:
