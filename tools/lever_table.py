@@ -58,7 +58,8 @@ run](protocol-run.md).*
 An audit runs on one machine and sees all of your documents. In a run no party sees the documents of all, so a
 few settings of an audit cannot be part of it. The run then does not start, and says why.
 
-**In short**, a run refuses the settings of this list, and takes all others that an audit of the same mechanism takes:
+**In short**, a run refuses the settings of this list, and takes all others that an audit of the same mechanism
+takes:
 
 - `missing = "median"` in `[corpus]`, and a URL as its `path`;
 - a corpus that names neither its `columns` nor a `vocabulary`;
@@ -67,8 +68,8 @@ few settings of an audit cannot be part of it. The run then does not start, and 
   `sigma-svd` and `pd-pca`);
 - the key `noise` of a mechanism that has no noise of its own: only `pd-svd` and `pd-nmf` take it, and only with
   `opens = "final"`;
-- a `solver` of `pd-svd`, `sigma-svd` and `pd-pca` that does not fit: it must be `"limit"` with `opens = "final"`, and
-  `"power"` if every round is published;
+- a `solver` of `pd-svd`, `sigma-svd` and `pd-pca` that does not fit: it must be `"limit"` with `opens = "final"`,
+  and `"power"` if every round is published;
 - of PD-NMF, `start = "best-of-m"`, and `start = "nnsvd"` with `opens = "final"`; `beta` or `delta` of 0 if it is
   `weighted`, and one of the two alone with `opens = "final"`;
 - a `sampler` other than `"discrete"`, if there is noise: `ksdp plan` writes this line.
