@@ -119,7 +119,7 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
     assert "compliant" not in page.lower()
     assert "src=" not in page.replace('src="data:', "")
     assert dossier.until == "1 May 2031: it is reviewed"
-    assert "The attacker holds beforehand that a document takes part with a chance of 10 %" in shown
+    assert "Before looking, the attacker gives a document a chance of 10 % to take part" in shown
 
 
 def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:

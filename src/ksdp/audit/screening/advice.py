@@ -151,10 +151,11 @@ def draw_remedy(plan: Plan) -> str | None:
     except (InputError, ValueError):
         return None
     drawn += [score for score in scores if score.learner != "run"]
-    stands, then = (gain_words(summarise_gain(s, "", few, False).measures[0].gain) for s in (scores, drawn))
+    measures = [summarise_gain(s, "", few, False).measures[0] for s in (scores, drawn)]
+    stands, then = (gain_words(measure.gain) for measure in measures)
     return (
         f"As it stands, a run gains {stands} over working alone; with a secret draw of {setting.drawn:g}, within "
-        f"the margin for every attack, {then} (estimated from {_SPLITS} splits)."
+        f"the margin for every attack, {then} ({measures[0].measure}, estimated from {_SPLITS} splits)."
     )
 
 

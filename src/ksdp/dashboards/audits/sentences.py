@@ -184,8 +184,7 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
         "an epsilon that follows from the sizes" if guarantee.epsilon is None else f"epsilon {guarantee.epsilon:g}"
     )
     sentences = [f"It claims {epsilon} at delta {guarantee.delta:g}, for {guarantee.unit}."]
-    wrong = [] if guarantee.sound else ["The claim does not hold."]
-    sentences += [*wrong, *filter(None, [guarantee.notes])]
+    sentences += filter(None, ["" if guarantee.sound else "The claim does not hold.", guarantee.notes])
     if claim is None:
         sentences.append("Nobody tried in this store to refute that by runs on its worst case (ksdp claim).")
     elif claim.finding.refuted:
@@ -580,7 +579,7 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
 def _declared(summary: Summary) -> Iterator[str]:
     stated = summary.spec.declared
     if stated.prior is not None:
-        yield f"The attacker holds beforehand that a document takes part with a chance of {percent(stated.prior)}."
+        yield f"Before looking, the attacker gives a document a chance of {percent(stated.prior)} to take part."
     if stated.people is not None:
         yield f"People concerned: {count(stated.people)}."
     if harm := stated.text("harm"):
@@ -603,9 +602,9 @@ def precise(summary: Summary) -> list[str]:
     least = ", ".join(f"{percent(right)} {whom}" for whom, right in rates if right is not None)
     prior = percent(summary.spec.declared.prior or 0.0)
     lines = [
-        f"Before anybody looks, an accusation that a document took part is right {prior} of the time. By somebody "
-        f"who looks first, with the best threshold, it is right at least {least}. This is a floor: whoever "
-        "accuses seldom is right more often."
+        f"Without looking, an accusation that a document took part is right {prior} of the time. Whoever looks, "
+        f"and accuses beyond the best threshold, is right at least {least}. Whoever accuses in the clearest cases "
+        "alone is right more often, and no number here bounds how often."
     ]
     if combined.median_at_fpr_01 is not None:
         right = percent(combined.median_at_fpr_01)
@@ -757,9 +756,9 @@ def _others_known(summary: Summary) -> str:
         return premise
     more = (1.0 - summary.design.share) ** -0.5
     return (
-        f"{premise} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. "
-        f"That makes the advantage of an attack by averages up to {more:.2f} times as large (arXiv 2605.25819), "
-        "and that of an attack by equations larger still (`design.pool` measures it)."
+        f"{premise} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. If "
+        f"they did not, attacks by averages would have an advantage smaller by a factor of up to {more:.2f} "
+        "(arXiv 2605.25819), and attacks by equations an even smaller one (`design.pool` measures it)."
     )
 
 
