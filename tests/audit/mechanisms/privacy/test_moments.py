@@ -57,7 +57,7 @@ def test_noise_made_together_leaves_as_much_to_those_who_know_most() -> None:
         numbers.append(with_noise - Moments(rank=2, noise=1e-9).run(data, np.random.default_rng(seed))["moments"])
     assert np.std(numbers) == pytest.approx(3.0 * np.sqrt(3 / 2), rel=0.04)  # of three, two are not known
     assert mechanism.holds_against == 1
-    assert "no 2 of them" in mechanism.guarantee.trust
+    assert "of whom no 2 may" in mechanism.guarantee.trust
 
 
 @pytest.mark.parametrize("features", [120, 520])

@@ -99,7 +99,7 @@ class OneNoisySum(GaussianReleases):
             unit=f"{adjacency_words(self.adjacency)}, {self.bounds}",
             trust="nobody: every party's noise is enough by itself, whoever works with all the others"
             if self.colluders is None
-            else f"the other parties: no {self.colluders + 1} of them may put together what they know",
+            else f"the other parties, of whom no {self.colluders + 1} may put together what they know",
             source="this package; Gaussian mechanism",
             epsilon=self.claim((), 2)[0],
             delta=self.delta,
