@@ -23,7 +23,7 @@ _FOUND = 0.05
 
 
 def tested(
-    rows: sp.csr_array, mechanism: str, share: float, documents: int, runs: int, **settings: Any
+    rows: sp.csr_array, mechanism: Any, share: float, documents: int, runs: int, **settings: Any
 ) -> tuple[Tests, ksdp.Audit]:
     """D and p of documents drawn from the rows, in databases of a share of them, decided once and at the end.
 
@@ -287,7 +287,7 @@ def compare(
         begin = time.process_time()
         run(made, _parts(narrow, party))
         seconds = time.process_time() - begin
-        tests, audit = tested(narrow, mechanism, _SHARE, documents, runs, families=[*FAMILIES], **parameters)
+        tests, audit = tested(narrow, made, _SHARE, documents, runs, families=[*FAMILIES])
         promise = next((bound for bound in audit.summary.bounds if bound.by == "noise"), None)
         certified, gain = None if promise is None else promise.largest, float(np.mean(energies) - alone)
         numbers = sum(math.prod(release.shape) for release in made.releases(narrow.shape[1]) if release.recorded)

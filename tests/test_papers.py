@@ -146,6 +146,19 @@ def test_table_2_says_what_its_p_values_mean(private: sp.csr_array) -> None:
     assert "0.5% and 3.0% have p below 0.05" in done.notes[-1]
 
 
+def test_every_mechanism_is_compared_on_one_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sp.csr_array(np.random.default_rng(3).gamma(0.6, size=(120, 24)))
+    monkeypatch.setattr(leaks, "_PUBLIC", 60)
+    monkeypatch.setattr(leaks, "_DIRECTIONS", 6)
+    party = np.array(["a", "b"])[np.arange(rows.shape[0]) % 2]
+    done = leaks.compare(rows, party, "topics", documents=2, runs=6, rank=2, splits=1)
+    assert [row[0] for row in done.rows] == [*leaks.MECHANISMS]
+    exact, certified = done.rows[0], {row[0]: row[6] for row in done.rows}
+    assert exact[3] == "100%"
+    assert certified["moments, advantage 0.2"] == 0.2
+    assert certified["PD-SVD"] is None
+
+
 def test_starts_are_compared_by_leak_and_error(private: sp.csr_array, stars: sp.csr_array) -> None:
     how = {"documents": 2, "runs": 6, "rank": 2, "sweeps": 2}
     done = leaks.starts(private[:60], stars[:150], wanted=("random", "random-2x"), **how)  # type: ignore[arg-type]
