@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ksdp.audit.results.parts import FreshSummary
+from ksdp.audit.results.parts import FreshSummary, VerdictCounts
 from ksdp.audit.results.risk import gaussian_mu, least_precision, precision
 from ksdp.audit.specs.models import DeclaredSpec
 from ksdp.dashboards.audits.sentences import layers, precise
@@ -68,6 +68,8 @@ def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
     assert told["Declared"] == ["Not declared: prior, people, harm."]
     (combined,) = told["Combined"]
     assert combined.startswith("Not computed: “prior” in “[declared]” of the spec would say")
+    proved = replace(example(), verdicts=VerdictCounts(0, 5, 0, every_attack=5))
+    assert dict(layers(proved))["Measured"][0].startswith("A proof bounds the advantage of every attack")
     told = dict(layers(example(fresh=FRESH, spec=DECLARED)))
-    assert told["Declared"][0].endswith("takes part with a chance of 10 %.")
+    assert told["Declared"][0].endswith("a chance of 10 % to take part.")
     assert told["Combined"] == [first, second, third]

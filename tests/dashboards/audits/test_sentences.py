@@ -82,7 +82,7 @@ def test_who_looks_depends_on_what_a_run_opens() -> None:
     assert "subtract everything that is theirs" in adversary(example())
     assert "do not know which other documents" in adversary(example())
     half = replace(example(), design=replace(example().design, kind="shared", share=0.5))
-    averages = "a run holds 50 %. That makes the advantage of an attack by averages up to 1.41 times as large"
+    averages = "attacks by averages would have an advantage smaller by a factor of up to 1.41"
     assert averages in adversary(half)
     assert pool_known(half, None) == ""
     asked = replace(half, spec=half.spec.model_copy(update={"design": DesignSpec(pool=0.5)}))

@@ -563,11 +563,12 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
     if not summary.valid:
         return []
     risk, unit = summary.risk.measured, summary.design.unit
-    largest = "As the largest of many it is too large on average."
+    margin = decimal(risk.margin)
     if summary.verdicts.every_attack == summary.documents:
-        largest = "A proof bounds every attack by the margin: what was measured above it is chance."
-    margin = f"The margin is {decimal(risk.margin)}."
-    measured = [f"The largest measured advantage of one {unit} is {decimal(risk.largest)}. {largest} {margin}"]
+        measured = [f"A proof bounds the advantage of every attack on each {unit} by the margin, {margin}."]
+    else:
+        largest = f"The largest measured advantage of one {unit} is {decimal(risk.largest)}."
+        measured = [f"{largest} As the largest of many it is too large on average. The margin is {margin}."]
     if risk.median is not None:
         half = f"half of the {unit}s with a detected leak have {decimal(risk.median)} or more"
         measured.append(f"On fresh runs, {half}. {_rarely_wrong(risk.median_tpr_at_fpr_01)}")
