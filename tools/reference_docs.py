@@ -152,7 +152,9 @@ def _signature(thing: Any) -> Any:
 
 def api() -> str:
     """`docs/api.md`."""
-    from ksdp.api.calls import audit
+    from ksdp.api.calls import Advised, audit
+    from ksdp.audit.mechanisms.released import ReleaseFinding
+    from ksdp.audit.results.summary import Summary
 
     lines = [
         "# Python, name by name",
@@ -178,7 +180,15 @@ def api() -> str:
                     call = f"({names})" if callable(what) else ""
                     lines += [f"- `.{method}{call}`: {said.splitlines()[0]}"]
             lines += [""] if inspect.isclass(thing) else []
-    lines += ["# Prefect flows", "", "[Prefect](prefect.md) shows how to deploy them.", ""]
+    lines += ["# What calls return", ""]
+    settings = " ".join((inspect.getdoc(Advised.settings.fget) or "").split())
+    lines += ["`ksdp.advise` returns a mapping that prints as sentences.", "", f"- `.settings`: {settings}", ""]
+    lines += ["`ksdp.plan` returns a mapping that prints as sentences. Its keys, among others:", ""]
+    lines += [f'- `["{key}"]`: {said}' for key, said in words_of.FORECAST.items()]
+    for what, kind in (("`found.summary` has", Summary), ("`ksdp.bound_release` returns", ReleaseFinding)):
+        lines += ["", f"{what}, among others:", ""]
+        lines += [f"- `.{field}`: {said}" for field, said in all_of(kind, described).items() if said]
+    lines += ["", "# Prefect flows", "", "[Prefect](prefect.md) shows how to deploy them.", ""]
     flows = {f"ksdp.flows.{name}": getattr(ksdp.flows, name).fn for name in FLOWS}
     for name, flow in (flows | {"ksdp.extras.pem.flow.pem_flow": pem_flow.fn}).items():
         said = (inspect.getdoc(flow) or "").splitlines()[0]
