@@ -1,7 +1,18 @@
-"""Words of `docs/mechanisms.md`: what each parameter and each released array of a mechanism is."""
+"""Words of `docs/mechanisms.md`: what each parameter and released array of a mechanism is; and of a forecast."""
 
 from __future__ import annotations
 
+FORECAST = {
+    "unread": "Reasons why no document can be clear, however many runs there are; empty if there are none.",
+    "detectable_D": "A leak of this advantage is detected 8 times in 10, even as the only one.",
+    "certifiable_margin": "At this margin, documents that leak nothing are called clear 8 times in 10.",
+    "with_runs_for_margin": "`with_runs` that does so at the margin of the call; None if none does.",
+    "runs": "Number of runs, of which `n_with` contain a document, and `n_without` do not.",
+    "cpu_seconds": "CPU seconds of each part, within a factor of two.",
+    "memory": "Bytes of a worker and of the starting process at their peak, within a factor of 1.5.",
+    "notes": "What is odd about the data or the settings, in sentences.",
+}
+"""Keys of `ksdp.plan(...)` that programs use."""
 SHARED = {
     "adjacency": "Databases that the promise compares: `replace-one` (one record is replaced by any other) or "
     "`add-remove` (there is one record more or less).",

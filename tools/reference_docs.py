@@ -100,6 +100,7 @@ READERS = {
     "whoever chooses what parties compute": ("run-reference.md", "noise-and-draw.md", "audit-and-run.md"),
 }
 _FILES = "## Files of a store"
+_CONTROLS = ("broken-power", "null", "planted-leak")
 EXAMPLES = {
     "VerdictRow": "ksdp sql latest --to verdicts.csv",
     "StatisticTestRow": 'ksdp sql latest "select statistic, max(distance) from statistics group by 1"',
@@ -152,7 +153,9 @@ def _signature(thing: Any) -> Any:
 
 def api() -> str:
     """`docs/api.md`."""
-    from ksdp.api.calls import audit
+    from ksdp.api.calls import Advised, audit
+    from ksdp.audit.mechanisms.released import ReleaseFinding
+    from ksdp.audit.results.summary import Summary
 
     lines = [
         "# Python, name by name",
@@ -178,7 +181,15 @@ def api() -> str:
                     call = f"({names})" if callable(what) else ""
                     lines += [f"- `.{method}{call}`: {said.splitlines()[0]}"]
             lines += [""] if inspect.isclass(thing) else []
-    lines += ["# Prefect flows", "", "[Prefect](prefect.md) shows how to deploy them.", ""]
+    lines += ["# What calls return", ""]
+    settings = " ".join((inspect.getdoc(vars(Advised)["settings"]) or "").split())
+    lines += ["`ksdp.advise` returns a mapping that prints as sentences.", "", f"- `.settings`: {settings}", ""]
+    lines += ["`ksdp.plan` returns a mapping that prints as sentences. Its keys, among others:", ""]
+    lines += [f'- `["{key}"]`: {said}' for key, said in words_of.FORECAST.items()]
+    for what, kind in (("`found.summary` has", Summary), ("`ksdp.bound_release` returns", ReleaseFinding)):
+        lines += ["", f"{what}, among others:", ""]
+        lines += [f"- `.{field}`: {said}" for field, said in all_of(kind, described).items() if said]
+    lines += ["", "# Prefect flows", "", "[Prefect](prefect.md) shows how to deploy them.", ""]
     flows = {f"ksdp.flows.{name}": getattr(ksdp.flows, name).fn for name in FLOWS}
     for name, flow in (flows | {"ksdp.extras.pem.flow.pem_flow": pem_flow.fn}).items():
         said = (inspect.getdoc(flow) or "").splitlines()[0]
@@ -226,6 +237,25 @@ def _explained(shown: Mapping[str, str], own: Mapping[str, str], shared: Mapping
     return [*lines, *([f"- {'Also ' if lines else ''}{', '.join(also.values())}."] if also else [])]
 
 
+def _by_promise(every: list[dict[str, Any]]) -> list[str]:
+    """A line for each kind of promise, with the mechanisms that make it with their defaults."""
+    kinds: dict[str, list[str]] = {
+        "An advantage that no attack exceeds, and (epsilon, delta)": [],
+        "(epsilon, delta)": [],
+        "An (epsilon, delta) that is unsound": [],
+        "Nothing that is proved": [],
+    }
+    bounded, private, unsound, rest = kinds.values()
+    for one in every:
+        promise = one["guarantee"]
+        is_private = promise["kind"] == "(epsilon, delta)"
+        where = rest if not is_private else private if promise["sound"] else unsound
+        (bounded if "every attack" in (promise["notes"] or "") else where).append(
+            f"[`{one['name']}`](#{one['name']})"
+        )
+    return [f"- {kind}: {', '.join(names)}." for kind, names in kinds.items()]
+
+
 def mechanisms() -> str:
     """`docs/mechanisms.md`."""
     lines = [
@@ -243,6 +273,10 @@ def mechanisms() -> str:
         "distributional privacy, which papers claim and nobody has proved: an audit measures how well one",
         "document hides among others. A promise is **unsound** if it is known to be wrong.",
         "",
+        "With its defaults, a mechanism promises:",
+        "",
+        *_by_promise([one for one in described_mechanisms() if one["name"] not in _CONTROLS]),
+        "",
         "## Parameters of several mechanisms",
         "",
         "Specs that `ksdp init` writes, and calls in Python, set `opens` to `final`.",
@@ -253,8 +287,7 @@ def mechanisms() -> str:
         "",
         *(f"- `{name}`: {said}" for name, said in words_of.ARRAYS.items()),
     ]
-    controls = ("broken-power", "null", "planted-leak")
-    for one in sorted(described_mechanisms(), key=lambda one: one["name"] in controls):
+    for one in sorted(described_mechanisms(), key=lambda one: one["name"] in _CONTROLS):
         promise = one["guarantee"]
         numbers = [f"{key} {promise[key]:.3g}" for key in ("epsilon", "delta") if promise.get(key) is not None]
         words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
@@ -289,7 +322,7 @@ def mechanisms() -> str:
             if promise["kind"] == "KSDP"
             else (("Protected", "unit"), ("Against whom; whom one must trust", "trust"))
         )
-        lines += [f"{said}: {promise[key]}." for said, key in kept if promise[key]]
+        lines += [f"{said}: {promise[key].replace('up to 0 ', 'no ')}." for said, key in kept if promise[key]]
         lines += [promise["notes"]] if promise["notes"] and promise["notes"] != _MEASURED else []
     return "\n".join(lines) + "\n"
 

@@ -53,3 +53,6 @@ class Mixture:
         variances = np.clip((squares / counts - (means**2).sum(axis=1)) / self.features, 1e-3, 1.0)
         arrays = {"means": means, "parts": counts / counts.sum(), "variances": variances}
         return PemState(state.iteration + 1, arrays, state.blocks)
+
+
+digits = Mixture(clusters=2, features=64, bound=30.0)

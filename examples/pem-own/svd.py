@@ -40,3 +40,6 @@ class PowerIteration:
         """The noisy sums, orthonormal."""
         V = np.linalg.qr(total.values[0].reshape(self.rank, self.features).T)[0].T
         return PemState(state.iteration + 1, {"V": V}, state.blocks)
+
+
+digits = PowerIteration(rank=1, features=64, bound=150.0)

@@ -338,11 +338,11 @@ class Advised(dict[str, Any]):
 
     @property
     def settings(self) -> pd.DataFrame:
-        """One row a setting that was tried.
+        """Return one row for each setting that was tried: its levers, and what came out.
 
-        Its levers; `value`, what is learnt; `gain` over working alone, at least `gain_low`; `proved`, what bounds
-        every attack; `leak`, the D that 95 % of sampled documents stay below; `above`, of these those above the
-        margin; `best`; and why it was `refused`, if it was.
+        `gain` is over working alone, at least `gain_low`; `value` is how much is learnt. `proved` bounds every
+        attack. 95 % of sampled documents stay below the D `leak`; `above` are those above the margin. One row is
+        `best`; `refused` says why one was left out.
         """
         import pandas as pd
 

@@ -189,8 +189,8 @@ def evaluate_statistics(
     audit: Annotated[
         str,
         typer.Argument(
-            help="A finished audit (`ksdp list`), the beginning of its id, or `latest`. With --data the spec of "
-            "one; with --against a release (npy, npz or a table), or the column with a score of each document.",
+            help="A finished audit (`ksdp list`), the beginning of its id, or `latest`. With --data its spec; "
+            "with --against a release (npy, npz or a table), or the name of a column of scores.",
             metavar="AUDIT|SPEC|RELEASE",
         ),
     ],
@@ -210,9 +210,9 @@ def evaluate_statistics(
 ) -> None:
     """Measure new statistics on stored releases, or on one release. Nothing is run, and there is no verdict.
 
-    Of one release that exists already, it compares documents that were in with documents held out, and proves a
-    lower bound of epsilon, of all together. The exit code is 5 if the files differ for another reason. Edited
-    versions are measured on the runs of the spec's audit, beside the documents.
+    With --data and --against, it compares documents that were in one release with documents held out, and proves a
+    lower bound of epsilon, of all together. The exit code is 5 if the files differ for another reason. With --data
+    alone, it measures edited versions of documents beside the documents, on the runs of the spec's audit.
     """
     if against is not None:
         if data is None or statistics:

@@ -56,7 +56,7 @@ class SpendingOptions:
     budget: Annotated[
         str,
         typer.Option(
-            "--budget", help="lord: fresh runs, findings earn level back; spending: runs are reused, and none do."
+            "--budget", help="lord: fresh runs, findings earn level back; spending: reused runs, none does."
         ),
     ] = "lord"
 

@@ -37,7 +37,6 @@ from ksdp.audit.verdicts.verdict import ProvedBy
 VERSION = 1
 """Version of the format; one more whenever a key comes, goes or changes its meaning."""
 
-
 _adapters: dict[type[Any], TypeAdapter[Any]] = {}
 
 
@@ -80,8 +79,9 @@ class Summary(StoredSummary):
     documents: int
     runs: int
     valid: bool
-    """False: void, no verdict may be used; `controls.reason` says why."""
+    """False if the audit is void: no verdict may be used, and `controls.reason` says why."""
     verdicts: VerdictCounts
+    """Numbers of documents that are `sensitive`, `clear` and `undecided`."""
     detected: int
     """Documents of which a leak is proved, however small."""
     statistics: Mapping[str, StatisticSummary]
@@ -89,23 +89,23 @@ class Summary(StoredSummary):
     skipped_statistics: Mapping[str, str]
     """Statistics that the releases do not allow, and what these lack."""
     opens: str
-    """Whether those whose view this is see every round or the final output, one of `audit.contract.OPENS`."""
+    """What parties see: `every round`, or the `final` output."""
     announced: tuple[AnnouncedArray, ...]
     coverage: Mapping[str, tuple[str, ...]]
     """Every announced array that is looked at, to the statistics that read it."""
     unread: tuple[str, ...]
-    """Announced arrays that no tested statistic reads: where there is one, nothing can be clear."""
+    """Reasons why no document can be clear, such as arrays that no tested statistic reads."""
     paper_alone: PaperAlone | None
-    """None where none of the paper's statistics was tried."""
+    """Findings under the statistics of the paper alone; None where none of these was tried."""
     controls: Controls
     power: PowerSummary
     chance: ChanceSummary
+    """D that chance alone gives: half of the documents stay below `median_D`, 19 in 20 below `most_D`."""
     looks: tuple[LookSummary, ...]
     fresh: FreshSummary | None
-    """None where nothing was measured on fresh runs."""
+    """Findings of the fresh runs together; None where nothing was measured on them."""
     knows_all: float | None
-    """The advantage of whoever knows all other documents, where it is the same for each: 1 without noise. None
-    where it depends on the document (`bounds`, and a column of the verdicts), or is not known."""
+    """Advantage of whoever knows all other documents: 1 without noise; None if documents differ in it."""
     corpus_about: CorpusSummary
     design: DesignSummary
     spec: Spec

@@ -201,7 +201,7 @@ class LeversSpec(Section, frozen=True):
     """Rows longer than this are scaled down to it."""
     drawn: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Every party enters a secret draw of its documents alone: each with this chance, decided once and for all
-    runs by the party's private key. Sizes then count what is drawn; `decision.margin` is of all held documents."""
+    runs by the party's private key. Sizes then count what is drawn; `decision.margin` is about what it has."""
 
     @property
     def enters(self) -> float:
@@ -288,7 +288,7 @@ class PartiesSpec(Section, frozen=True):
     """
 
     honest: _Size | None = None
-    """Data of parties outside the coalition: it hides the victim's."""
+    """Data of parties outside the coalition, among which the audited documents hide, too."""
     coalition: _Size | None = None
     """Data of the coalition, whose share is subtracted from every announced sum."""
     me: str | None = None
@@ -430,7 +430,7 @@ class DesignSpec(Section, frozen=True):
     party_size: Fraction | Rows = 0.03
     """Documents (or groups) in a run: a fraction of the corpus, or a number."""
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
-    """Runs that contain a given document or, if fewer, that leave it out; the mean if membership is random."""
+    """Runs with a given document or, if these are fewer, without it. If chance decides how many, their mean."""
     looks: Literal["planned", "end"] = "planned"
     """`planned`: decide at 0.1, 0.17 and 0.3 of the runs, too, where a document is in eight of these, and
     documents times runs are a million or more.
@@ -444,7 +444,7 @@ class DesignSpec(Section, frozen=True):
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
-    """Ids to audit, or how many to draw from the seed. Default: every document (where `design.kind` is `shared`).
+    """Ids to audit, or how many to draw from the seed. Default: every document.
     Names of groups, or their number, where the unit is the group."""
     absent: Literal["proved", "measured"] = "proved"
     """Documents that their rarest feature alone gives away, which follows before any run: `proved` sensitive and

@@ -473,15 +473,15 @@ PAPER: tuple[TableStatistic, ...] = (
         "w-sum",
         "paper-blocks",
         _w_sum,
-        "everybody’s estimated products of two words or columns times the document’s own, without signs, summed "
-        "over all pairs.",
+        "the sum, over pairs of words or columns, of everybody’s estimated product times the document’s own, "
+        "without signs.",
     ),
     *_in_both_settings(
         "w-square-sum",
         "paper",
         _w_square_sum,
-        "everybody’s estimated products of two words or columns times the document’s own, squared and summed over "
-        "all pairs.",
+        "the sum, over pairs of words or columns, of the squares of these numbers: everybody’s estimated product "
+        "times the document’s own.",
         _ask_w_square_sum,
     ),
     *_in_both_settings(

@@ -125,7 +125,7 @@ ROUNDS = (
         "largest-scale",
         "rounds",
         largest_scale,
-        "The largest of the numbers without noise that a device tells the server.",
+        "The largest scale that a device sends to the server, which has no noise.",
         needs=("scales",),
     ),
     TableStatistic(

@@ -123,9 +123,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         )
     lines += before_words(before) if (before := forecast.get("before")) else []
     if forecast["unread"]:
-        lines.append(
-            f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
-        )
+        lines.append(f"unread    nothing tests {', '.join(forecast['unread'])}; so no document can be clear")
     return "\n".join(lines)
 
 

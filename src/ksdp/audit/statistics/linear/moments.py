@@ -199,7 +199,7 @@ MOMENTS = (
         "linear-site",
         "geometry",
         site_match,
-        "How well the square of a site’s root matches the document’s own second moments, best weighed.",
+        "How well the second moments that a site sends match the document’s own, best weighed.",
         needs=("P",),
         weighs=True,
     ),
