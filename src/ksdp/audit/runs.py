@@ -27,6 +27,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.specs.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.specs.own_names import names_own_code
 from ksdp.audit.statistic import Documents, Pool, Statistic, statistic_traits
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 
 STRONGEST = "strongest"
@@ -302,7 +303,7 @@ def _parts(
 
 
 def try_own_code(plan: Plan) -> None:
-    """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run."""
+    """If the spec names a user's own code, run it once, with every statistic that is not learnt from more runs."""
     if not names_own_code(plan.spec) or plan.spec.statistics.runs_of is not None:
         return
     with _trial(f"mechanism {plan.mechanism.name!r}", "run"):
@@ -310,6 +311,8 @@ def try_own_code(plan: Plan) -> None:
     seen = Observables({array: stored[array].astype(np.float64) for array in plan.releases.seen})
     documents = lane_documents(plan, 0)
     for statistic in plan.statistics:
+        if isinstance(statistic, SimulatedStatistic):
+            continue
         whose = f"statistic {statistic.name!r}"
         with _trial(whose, "evaluate"):
             values = np.asarray(statistic.evaluate(seen, documents))

@@ -140,7 +140,7 @@ def costs_of(plan: Plan, own: float = math.inf) -> Costs:
     measured = plan.measured * audited / plan.design.lanes
     learnt = [statistic for statistic in plan.statistics if isinstance(statistic, SimulatedStatistic)]
     systems = sum(statistic.name.startswith("linear-") for statistic in plan.statistics)
-    ran, attacked, looked = own, 0.0, 0.0
+    ran, attacked, looked = own, sum(LEARNT * s.runs for s in learnt), 0.0
     if is_known(plan):
         name, traits = plan.mechanism.name.partition("#")[0], traits_of(plan.mechanism)
         mechanism = MECHANISMS.get(f"{name}, {'weighted' if traits.weighted else traits.opens}", MECHANISMS[name])
@@ -151,7 +151,7 @@ def costs_of(plan: Plan, own: float = math.inf) -> Costs:
         ran = mechanism.run + mechanism.entry * row * in_run * rank + mechanism.number * numbers + pairs
         exact = traits.noise_free and not traits.weighted and fits_dense_solver(pool)
         system = EXACT * row * pool * in_run if exact else mechanism.linear * pool + 4.0 * pairs
-        attacked = systems * (SYSTEM + system) + sum(LEARNT * s.runs for s in learnt)
+        attacked += systems * (SYSTEM + system)
         others = len(plan.statistics) - systems - len(learnt)
         looked = others * (STATISTIC + ENTRY * row * measured * rank)
     columns = len(plan.statistics) + 1  # and the canary
