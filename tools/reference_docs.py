@@ -85,8 +85,8 @@ READERS = {
         "why-everything-leaks.md",
     ),
     "an auditor": (
-        *("what-a-verdict-means.md", "reviewing.md#check-what-somebody-hands-you", "results.md", "attacks.md"),
-        "verdicts-for-statisticians.md",
+        *("installing.md", "reviewing.md#check-what-somebody-hands-you", "gallery.md", "what-a-verdict-means.md"),
+        *("results.md", "attacks.md", "verdicts-for-statisticians.md"),
     ),
     "a researcher": (
         "notebook.md",
@@ -250,9 +250,10 @@ def _by_promise(every: list[dict[str, Any]]) -> list[str]:
         promise = one["guarantee"]
         is_private = promise["kind"] == "(epsilon, delta)"
         where = rest if not is_private else private if promise["sound"] else unsound
-        (bounded if "every attack" in (promise["notes"] or "") else where).append(
+        (bounded if "no attack on it" in (promise["notes"] or "") else where).append(
             f"[`{one['name']}`](#{one['name']})"
         )
+    assert all(kinds.values()), "a kind of promise that no mechanism makes"
     return [f"- {kind}: {', '.join(names)}." for kind, names in kinds.items()]
 
 
@@ -403,7 +404,7 @@ def index() -> str:
         "",
         "New here? Read [what a verdict means](what-a-verdict-means.md) (five minutes), then type [your first",
         "audit](first-audit.md). The [glossary](glossary.md) explains each word. After that, read the pages of",
-        "your row. A party of a run may begin with its row:",
+        "your row. A party of a run, or an auditor who was handed something, may begin with the row:",
         "",
         "| you are | read, in this order |",
         "|---|---|",

@@ -119,6 +119,7 @@ def test_limits_of_tests_are_not_those_of_a_proof() -> None:
     ]
     assert [limit in page for page in pages for limit in limits] == [True] * 8 + [False] * 5 + [True, True, False]
     assert "a party of any size" in pages[2]
+    assert adversary(every).startswith("Whoever sees what is announced, and does not do what the proof trusts")
     assert meaning(every, "clear").startswith("No attack of any kind has an advantage above 0.2, if ")
     assert meaning(some, "clear").endswith("by every statistic tried.")
     draw = replace(noise, by=ProvedBy.DRAW, certified=5)

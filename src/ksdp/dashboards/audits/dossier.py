@@ -468,10 +468,14 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     who = f"Answerable: {controller}." if controller else "Nobody is named who answers for it."
     purpose = f" The purpose: {aim.rstrip('.')}." if (aim := stated.text("purpose")) else ""
     yield f"Something will be computed from data about you and others. {who}{purpose}"
-    yield (
-        "We asked: can somebody who sees what is published find out whether your data was in it? To know, we made "
-        f"the computation {plural(summary.runs, 'time', 'times')}, each time with data drawn anew, and looked."
+    times = f"{plural(summary.runs, 'time', 'times')}, each time with data drawn anew"
+    proved = f"A proof answers this. We also made the computation {times}, to check that it does what was proved."
+    looked = (
+        proved
+        if summary.verdicts.every_attack == summary.documents
+        else (f"To know, we made the computation {times}, and looked.")
     )
+    yield f"We asked: can somebody who sees what is published find out whether your data was in it? {looked}"
     if not summary.valid:
         yield "The test went wrong and was thrown away. Nothing may be decided by it."
         return
@@ -497,6 +501,6 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     if counts.every_attack == summary.documents:
         tried = f"It is proved that no attack does better, if {sentences.grounds(summary)}."
     yield f"We tested only whether your data was used. {tried}"
-    harm = f" If it were found out: {feared.rstrip('.')}." if (feared := stated.text("harm")) else ""
+    harm = f" The harm if it were found out: {feared.rstrip('.')}." if (feared := stated.text("harm")) else ""
     yield f"What happens to data that is not safe enough is for people to decide: see Sign-off.{harm}"
     yield f"Questions go to {controller or 'whoever gave you this page'}."

@@ -742,6 +742,8 @@ def adversary(summary: Summary) -> str:
             "two of the three parties that compute put together what they hold. Two of these would see the data "
             f"itself: this audit says nothing of that. {premises}"
         )
+    if (proof := proof_of_all(summary)) is not None and proof.any_knowledge:
+        return f"Whoever sees what is announced, and does not do what the proof trusts them not to do. {premises}"
     return (
         "The strongest that keeps to the protocol: all parties but the honest ones of the spec pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "

@@ -265,7 +265,7 @@ def _forecast(plan: Plan) -> dict[str, Any]:
 
 def _seconds_of_a_run(plan: Plan) -> float:
     """CPU seconds of a run and its statistics without those that are learnt; the first run imports."""
-    statistics = tuple(one for one in plan.statistics if not isinstance(one, SimulatedStatistic))
+    statistics = [each for each in plan.statistics if not isinstance(each, SimulatedStatistic)]
     for _ in range(2):
         began, block = time.process_time(), Block(0, 0, 1)
         measure(plan, block, sample(plan, block), statistics)
