@@ -68,8 +68,8 @@ takes:
   `sigma-svd` and `pd-pca`);
 - the key `noise` of a mechanism that has no noise of its own: only `pd-svd` and `pd-nmf` take it, and only with
   `opens = "final"`;
-- a `solver` of `pd-svd`, `sigma-svd` and `pd-pca` that does not fit: it must be `"limit"` with `opens = "final"`,
-  and `"power"` if every round is published;
+- a `solver` of `pd-svd`, `sigma-svd` and `pd-pca` that does not fit: it must be `"limit"`, the default, with
+  `opens = "final"`, and `"power"` if every round is published, which you have to write;
 - of PD-NMF, `start = "best-of-m"`, and `start = "nnsvd"` with `opens = "final"`; `beta` or `delta` of 0 if it is
   `weighted`, and one of the two alone with `opens = "final"`;
 - a `sampler` other than `"discrete"`, if there is noise: `ksdp plan` writes this line.
@@ -79,9 +79,10 @@ takes:
 
 ## Setting by setting
 
-Find your setting in the first column, and your mechanism in one of the two others. A dash means: no mechanism. A
-mechanism that neither cell names does not take the setting at all, such as `counted-svd` with `opens = "final"`.
-`noisy` stands for `pd-svd` with the key `noise`.
+Find your setting in the first column, and your mechanism in one of the two others. A dash means: no mechanism. If
+"all but" excludes your mechanism and the other cell does not name it, the mechanism has no such setting: for
+example, `counted-svd` has no `opens = "final"`. `noisy` stands for `pd-svd` with the key `noise`, which is the
+mechanism `noisy` around `pd-svd`.
 
 | setting | an audit takes it, and a run too | only an audit takes it |
 |---|---|---|
