@@ -469,12 +469,11 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     purpose = f" The purpose: {aim.rstrip('.')}." if (aim := stated.text("purpose")) else ""
     yield f"Something will be computed from data about you and others. {who}{purpose}"
     times = f"{plural(summary.runs, 'time', 'times')}, each time with data drawn anew"
-    proved = f"A proof answers this. We also made the computation {times}, to check that it does what was proved."
-    looked = (
-        proved
-        if summary.verdicts.every_attack == summary.documents
-        else (f"To know, we made the computation {times}, and looked.")
-    )
+    looked = f"To know, we made the computation {times}, and looked."
+    if counts.every_attack == summary.documents:
+        looked = (
+            f"A proof answers this. We also made the computation {times}, to check that it does what was proved."
+        )
     yield f"We asked: can somebody who sees what is published find out whether your data was in it? {looked}"
     if not summary.valid:
         yield "The test went wrong and was thrown away. Nothing may be decided by it."

@@ -213,7 +213,7 @@ def _forecast(plan: Plan) -> dict[str, Any]:
     start, first = start_seconds(plan, costs.once, processes), likely_runs(plan)
     stages = {"start": start, **costs.stages(plan.runs, parts)}
     copies, covered = copies_bound(plan), coverage_of(plan)
-    # What is said of detecting and clearing is that of the last look, and counts learned columns too.
+    # The last look decides what can be detected and cleared; learned columns count, too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
     rule = spec.decision_in_run.model_copy(update={"level": last, "clear_level": clear_level})
