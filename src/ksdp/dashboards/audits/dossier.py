@@ -87,10 +87,11 @@ _NAMES = {
     "dpo_advice": "Advice of the data protection officer",
     "prior": "Attacker's prior",
 }
+_UNTRIED = "What was not tried may leak: clear means clear under the statistics tried, unless a proof is named."
 NOT_CLAIMED = (
     "Nobody claims that this processing is lawful, or that it complies with any law or standard.",
     "Whether somebody took part is tested; not what else could be learnt about them.",
-    "What was not tried may leak: clear means clear under the statistics tried, unless a proof is named.",
+    _UNTRIED,
     "Another corpus, other settings, a second run: each needs an audit; so does a smaller party, without a proof.",
     "Where three parties compute on shares (final output, normed sums), any two of them can see what is hidden.",
 )
@@ -218,7 +219,7 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
             f"{_heading(key).lower()} {stated.text(key) or 'nobody named'}"
             for key in ("measures_approved_by", "residual_risk_accepted_by")
         ),
-        not_claimed=NOT_CLAIMED[:2] + NOT_CLAIMED[3:] if proved else NOT_CLAIMED,
+        not_claimed=tuple(each for each in NOT_CLAIMED if not (proved and each == _UNTRIED)),
         missing=missing,
         verdicts=summary.verdicts.as_dict(),
         margin=summary.spec.decision.margin,
