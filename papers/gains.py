@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import Memory
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
@@ -236,9 +237,15 @@ Scores = dict[str, list[tuple[float, float]]]
 
 
 def starts_scores(
-    words: sp.csr_array, parties: Sequence[int], shares: Sequence[float], ranks: Sequence[int], trials: int
+    words: sp.csr_array,
+    parties: Sequence[int],
+    shares: Sequence[float],
+    ranks: Sequence[int],
+    trials: int,
+    parts: Memory,
 ) -> Scores:
     """Every start in the same settings; parties draw their documents independently, as in the paper."""
+    setting = parts.cache(_setting)
     scores: Scores = defaultdict(list)
     n = words.shape[0]
     for trial in range(trials):
@@ -249,20 +256,22 @@ def starts_scores(
                 held = [np.sort(rng.choice(learn, round(share * n), replace=False)) for _ in range(count)]
                 for rank in ranks:
                     say(f"trial {trial + 1}, {count} parties of {share:.0%}, k = {rank}")
-                    for name, score in _setting([sp.csr_array(words[rows]) for rows in held], rank):
+                    for name, score in setting([sp.csr_array(words[rows]) for rows in held], rank):
                         scores[name].append(score)
     return dict(scores)
 
 
-def _setting(parts: Sequence[sp.csr_array], rank: int) -> Iterator[tuple[str, tuple[float, float]]]:
+def _setting(parts: Sequence[sp.csr_array], rank: int) -> list[tuple[str, tuple[float, float]]]:
     everybody = sp.csr_array(sp.vstack(parts, format="csr"))
     together, own = tf_idf(everybody), [tf_idf(part) for part in parts]
-    length = float(np.linalg.norm(together.data))
+    length, scores = float(np.linalg.norm(together.data)), []
     for name in PRINTED:
         rows = [together] if name == "nnsvd" else own
         how: dict[str, Any] = {"start": name, "sweeps": _SWEEPS, "tolerance": 0.0, "opens": "final"}
         T = released("pd-nmf", rows, rank=rank, **how)["T"]
-        yield name, (float(np.sqrt(left_over(together, T))) / length, coherence(T, everybody))
+        error = float(np.sqrt(left_over(together, T))) / length
+        scores.append((name, (error, coherence(T, everybody))))
+    return scores
 
 
 def starts_outcome(measured: dict[str, Scores]) -> Outcome:

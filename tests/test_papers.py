@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from joblib import Memory
 from papers import __main__ as papers
 from papers import data, fedpower, gains, leaks, outcome, pem
 from scipy.optimize import nnls
@@ -139,11 +140,21 @@ def private() -> sp.csr_array:
 
 def test_table_2_says_what_its_p_values_mean(private: sp.csr_array) -> None:
     corpora = {"topics": (private, {**leaks.TOPICS, "sweeps": 3})}
-    how = {"documents": 2, "runs": 40, "ranks": (2,), "shares": (0.03,), "kind": "literal"}
-    done = leaks.table_2(corpora, families=["paper", "geometry"], **how)  # type: ignore[arg-type]
+    how = {"documents": 2, "runs": 40, "ranks": (2,), "shares": (0.03,), "few": (2, 40)}
+    done = leaks.table_2(corpora, **how, parts=Memory(None))  # type: ignore[arg-type]
     assert done.rows[0][3] == "0.044 +- 0.02"
     assert int(str(done.rows[0][-1]).rstrip("%")) >= 50  # a run of three documents announces nearly a document
     assert "0.5% and 3.0% have p below 0.05" in done.notes[-1]
+
+
+def test_a_table_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = sp.csr_array(np.random.default_rng(1).poisson(0.7, size=(60, 12)))
+    keeps = Memory(tmp_path, verbose=0)
+    first = gains.starts_scores(counts, (3,), (0.3,), (2,), 1, keeps)
+    monkeypatch.setattr(gains, "released", lambda *_, **__: pytest.fail("made again"))
+    assert gains.starts_scores(counts, (3,), (0.3,), (2,), 1, keeps) == first
+    with pytest.raises(pytest.fail.Exception):
+        gains.starts_scores(counts, (3,), (0.3,), (2,), 2, keeps)
 
 
 def test_every_mechanism_is_compared_on_one_corpus(monkeypatch: pytest.MonkeyPatch) -> None:

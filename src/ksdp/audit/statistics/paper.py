@@ -363,7 +363,7 @@ def _passes(
 
 def _total(features: Floats) -> float:
     """Sum over a, b of |S_ab| for S = F F^T, F (d x k), by row blocks of the upper triangle."""
-    total = 0.0
+    features, total = features[features.any(axis=1)], 0.0  # a column that no record of the run has adds nothing
     for at in range(0, len(features), _ROWS):
         rows = features[at : at + _ROWS]
         entries = rows @ features[at:].T

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
@@ -114,38 +115,53 @@ def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array
     if not np.isfinite(rows.data).all():
         raise InputError("`map_in_client` returned NaN or infinity.")
     sizes = [block.size for block in blocks]
-
-    def per_block(numbers: list[int]) -> NDArray[np.float64]:
-        return np.array(numbers, dtype=np.float64)
-
-    of_column = np.repeat(np.arange(len(blocks)), sizes)
-    block = of_column[rows.indices]
-    part = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)) * len(blocks) + block
-    caps, bounds = per_block([b.cap_steps for b in blocks]), per_block([b.bound_steps for b in blocks])
-    highest = np.where([b.cap is None for b in blocks], np.inf, caps)  # without a cap, scaling alone bounds it
-    lowest = np.where([b.nonnegative for b in blocks], 0.0, -highest)
-    data = rows.data * per_block([2**b.fraction_bits for b in blocks])[block]
-    data = np.clip(data, lowest[block], highest[block])
-    norms = np.bincount(part, np.abs(data), minlength=rows.shape[0] * len(blocks))
-    most = np.tile(bounds, rows.shape[0])
-    if (norms > most).any():
-        factors = np.divide(most, norms, out=np.ones_like(norms), where=norms > most)
-        data = data * factors[part]
-    data = np.trunc(data)
-    _shave(data, part, most)
-    if rows.shape[0] * caps.max(initial=0.0) >= 2.0**62:
+    # Without a cap, scaling alone bounds an entry.
+    highest = np.array([np.inf if block.cap is None else block.cap_steps for block in blocks])
+    lowest = np.where([block.nonnegative for block in blocks], 0.0, -highest)
+    scales = np.array([2.0**block.fraction_bits for block in blocks])
+    bounds = np.array([float(block.bound_steps) for block in blocks])
+    if rows.shape[0] * max((block.cap_steps for block in blocks), default=0) >= 2**62:
         raise InputError("The sum of so many records may leave 64 bits: ask for fewer fraction bits.")
-    return sp.csr_array((data.astype(np.int64), rows.indices, rows.indptr), shape=rows.shape)
+    steps = _steps(
+        rows.data,
+        rows.indices,
+        rows.indptr,
+        np.repeat(np.arange(len(blocks)), sizes),
+        np.array([lowest, highest, scales, bounds]),
+    )
+    return sp.csr_array((steps, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _shave(data: NDArray[np.float64], part: Array, most: NDArray[np.float64]) -> None:
-    """Take what rounding errors left above a bound (a step or so) off the entries concerned, in place."""
-    while True:
-        norms = np.bincount(part, np.abs(data), minlength=len(most))
-        over = (norms > most)[part] & (data != 0)
-        if not over.any():
-            return
-        data[over] -= np.sign(data[over])
+@njit(cache=True, nogil=True)
+def _steps(data: Array, indices: Array, indptr: Array, block_of: Array, limits: Array) -> NDArray[np.int64]:
+    """Entries in steps; `limits` has lowest, highest, scale and bound of every block."""
+    steps = np.empty(len(data))
+    norms = np.empty(limits.shape[1])
+    for row in range(len(indptr) - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        norms[:] = 0.0
+        for at in range(start, stop):
+            block = block_of[indices[at]]
+            lowest, highest, scale = limits[0, block], limits[1, block], limits[2, block]
+            steps[at] = min(max(data[at] * scale, lowest), highest)
+            norms[block] += abs(steps[at])
+        for at in range(start, stop):
+            block = block_of[indices[at]]
+            if norms[block] > limits[3, block]:
+                steps[at] *= limits[3, block] / norms[block]
+            steps[at] = np.trunc(steps[at])
+        over = True
+        while over:  # rounding errors may leave a step or so above a bound
+            norms[:] = 0.0
+            for at in range(start, stop):
+                norms[block_of[indices[at]]] += abs(steps[at])
+            over = False
+            for at in range(start, stop):
+                block = block_of[indices[at]]
+                if norms[block] > limits[3, block] and steps[at] != 0.0:
+                    steps[at] -= np.sign(steps[at])
+                    over = True
+    return steps.astype(np.int64)
 
 
 def sampled(records: sp.csr_array, rate: float, random: RandomBytes) -> sp.csr_array:
