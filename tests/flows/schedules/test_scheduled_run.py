@@ -168,6 +168,21 @@ def test_a_corpus_that_has_shrunk_is_audited_whole(site: Site) -> None:
     assert due[1].spec.design.documents is None
 
 
+def test_documents_that_the_spec_does_not_name_hide_those_that_it_names(
+    tmp_path: Path, server: dict[str, str]
+) -> None:
+    site = make_site(tmp_path, server)
+    (site.folder / "spec.toml").write_text(SPEC.replace("with_runs = 40", 'with_runs = 40\ndocuments = ["d0", "d1"]'))
+    site.schedule()
+    run, _ = site.run()
+    assert (run.documents["audited"], run.rows) == (2, 120)
+    due = []
+    for documents in (108, 107):
+        site.write([*range(documents)])
+        due.append(due_audit(site.store, read_schedule(site.store, "nightly"), full=False).full)
+    assert due == [False, True]
+
+
 def test_one_that_fails_is_tried_again_and_spends_nothing(site: Site) -> None:
     before = read_runs(site.store, "nightly")
     kept = (site.folder / "counts.npz").read_bytes()

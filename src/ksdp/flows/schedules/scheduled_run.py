@@ -137,7 +137,7 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     needs_all = any(option is not None for option in (parties.honest, parties.coalition, parties.me, appetite))
     since, largest = _since_full(runs)
     turn = moved and schedule.full_every > 0 and since + 1 >= schedule.full_every
-    turn = turn or len(ids) < _HIDES_AS_WELL * largest
+    turn = turn or len(corpus.ids) < _HIDES_AS_WELL * largest
     parts = [*changes.new, *changes.changed]
     full = full or last is None or last.basis != basis or turn or (moved and needs_all) or len(parts) == len(ids)
     audited = ids if full else parts
@@ -157,7 +157,7 @@ def _since_full(runs: list[ScheduledRun]) -> tuple[int, int]:
     sizes = []
     for run in reversed(runs):
         if run.outcome == "audited":
-            sizes.append(sum(run.documents.get(kind, 0) for kind in ("new", "changed", "unchanged")))
+            sizes.append(run.rows)
             if run.full:
                 break
     return max(len(sizes) - 1, 0), max(sizes, default=0)
@@ -260,6 +260,7 @@ def _findings(
     line: dict[str, Any] = {
         "outcome": "unchanged",
         "corpus": seen.corpus.hash,
+        "rows": len(seen.corpus.ids),
         "basis": seen.basis,
         "documents": seen.changes.counts() | {"audited": 0, "excluded": seen.excluded},
         "level_left": seen.budget.left,

@@ -144,6 +144,8 @@ class ScheduledRun(BaseModel):
     """All documents were audited, changed or not."""
     documents: Mapping[str, int] = {}
     """`new`, `changed`, `removed`, `unchanged`, `audited`, and `excluded` by people."""
+    rows: int = 0
+    """Documents of the corpus, those included that the spec does not name: all hide a document."""
     verdicts: Mapping[str, int] = {}
     """Number of documents by verdict, as they stand after this run."""
     became_sensitive: int = 0
