@@ -172,7 +172,9 @@ def test_documents_that_the_spec_does_not_name_hide_those_that_it_names(
     tmp_path: Path, server: dict[str, str]
 ) -> None:
     site = make_site(tmp_path, server)
-    (site.folder / "spec.toml").write_text(SPEC.replace("with_runs = 40", 'with_runs = 40\ndocuments = ["d0", "d1"]'))
+    (site.folder / "spec.toml").write_text(
+        SPEC.replace("with_runs = 40", 'with_runs = 40\ndocuments = ["d0", "d1"]')
+    )
     site.schedule()
     run, _ = site.run()
     assert (run.documents["audited"], run.rows) == (2, 120)

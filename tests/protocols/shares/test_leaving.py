@@ -21,7 +21,7 @@ from ksdp.protocols.channel.wire import pack, pack_names, pack_number, unpack
 from ksdp.protocols.shares.engine import join, split
 from ksdp.protocols.shares.leaving import LeavingRounds, check_threshold, who_can_open
 from ksdp.protocols.sums.fixed_point import FixedPoint
-from ksdp.protocols.sums.masks import keystream
+from ksdp.protocols.sums.masks import counter_mode, keystream
 
 from ..conftest import body_of, identity, instead, participant, seeded
 from ..sums.test_secure_sum import NAMES, terms_of
@@ -150,7 +150,7 @@ def session_of(threshold: int, parties: int = 5) -> bytes:
 
 
 def stream(key: bytes, entries: int) -> list[int]:
-    return [int(word) for word in keystream(key, 8 * entries).view("<u8")]
+    return [int(word) for word in keystream(counter_mode(key), 8 * entries).view("<u8")]
 
 
 def pair_key(purpose: bytes, name: str, peer: str, which: int, session: bytes) -> bytes:

@@ -51,7 +51,7 @@ from ksdp.protocols.shares.field import (
     modular_product,
     words_of,
 )
-from ksdp.protocols.sums.masks import keystream
+from ksdp.protocols.sums.masks import counter_mode, keystream
 
 _WIDTH = 64
 Pair = tuple[WordVector, WordVector]
@@ -160,7 +160,7 @@ class SharedArithmetic:
         self._runtime = runtime
         keys = {who: key for who, key in sorted(runtime._prss_keys.items()) if len(who) == COMPUTING - 1}
         # Another purpose, another key: MPyC hashes with its own.
-        self._keys = [shake_128(key + b"ksdp masks").digest(16) for key in keys.values()]
+        self._ciphers = [counter_mode(shake_128(key + b"ksdp masks").digest(16)) for key in keys.values()]
         self._heard = blake2b(digest_size=BYTES)
         self._lacked = [next(iter(set(range(COMPUTING)) - set(who))) for who in keys]
         # A share of what a key draws is it times a line through 1 at 0 and 0 at the party that lacks the key.
@@ -174,11 +174,9 @@ class SharedArithmetic:
             bits, offset = (_ANY, 0) if each.bits == _ANY else (each.bits + HIDING, 1 << (each.bits + 1))
             if bits + 3 >= PRIME.bit_length() and bits != _ANY:
                 raise ValueError(f"a product of {each.bits} bits would wrap behind its mask")
-            entries = each.value.size
             behind, top = masked(
                 words_of(each.value % PRIME),
-                self._drawn(entries, bits),
-                self._drawn(entries, 32 * WORDS),  # 2^-214 from uniform modulo the prime
+                *self._drawn(each.value.size, bits, _ANY),  # 2^-214 from uniform modulo the prime
                 self._factors,
                 self._runtime.pid + 1,
                 each.shift,
@@ -214,17 +212,18 @@ class SharedArithmetic:
             rounded.append(matrix)
         return rounded
 
-    def _drawn(self, entries: int, bits: int) -> NDArray[np.uint32]:
+    def _drawn(self, entries: int, *bits: int) -> list[NDArray[np.uint32]]:
         """Numbers below 2^bits, shape (2, entries, 7), from keys of two parties each: two of three summands."""
         unique = int.from_bytes(self._runtime._prss_uci(), "little")
-        words = np.stack(
-            [keystream(key, BYTES * entries, unique).view("<u4").reshape(-1, WORDS) for key in self._keys]
-        ).astype(np.uint32, copy=False)
-        full_words, rest = divmod(bits, 32)
-        if full_words < WORDS:
-            words[..., full_words] &= np.uint32((1 << rest) - 1)
-            words[..., full_words + 1 :] = 0
-        return words
+        streams = [keystream(cipher, len(bits) * BYTES * entries, unique) for cipher in self._ciphers]
+        words = np.stack([stream.view("<u4").reshape(len(bits), -1, WORDS) for stream in streams], axis=1)
+        drawn = [*words.astype(np.uint32, copy=False)]
+        for numbers, most in zip(drawn, bits, strict=True):
+            full_words, rest = divmod(most, 32)
+            if full_words < WORDS:
+                numbers[..., full_words] &= np.uint32((1 << rest) - 1)
+                numbers[..., full_words + 1 :] = 0
+        return drawn
 
     async def opened(self, share: Integers) -> Integers:
         """Open a share of degree 1 to everybody."""
@@ -276,7 +275,7 @@ class SharedArithmetic:
 
     def _secret(self, shape: tuple[int, ...]) -> Integers:
         """Shares of numbers that nobody knows."""
-        drawn = self._drawn(math.prod(shape), _ANY)
+        (drawn,) = self._drawn(math.prod(shape), _ANY)
         nothing = np.zeros_like(drawn)
         return integers_of(masked(nothing[0], drawn, nothing, self._factors, 0, 0, nothing[0, 0])[1], shape)
 
@@ -309,7 +308,7 @@ class SharedArithmetic:
     async def _in_pairs(self, share: Integers, bits: int) -> Pair:
         """A_m of the two other parties: numbers known in pairs that add up to the shared ones, modulo 2^64."""
         runtime = self._runtime
-        drawn = self._drawn(share.size, bits + HIDING)
+        (drawn,) = self._drawn(share.size, bits + HIDING)
         nothing = np.zeros_like(drawn)
         offset = words_of(np.array([1 << bits], dtype=object))[0]
         hidden, _ = masked(words_of(share % PRIME), drawn, nothing, self._factors, 1, 0, offset)

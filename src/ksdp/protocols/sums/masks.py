@@ -32,9 +32,14 @@ _CHUNK = 256 * 1024
 _ZEROS = bytes(_CHUNK)
 
 
-def keystream(key: bytes, n_bytes: int, start: int = 0) -> NDArray[np.uint8]:
+def counter_mode(key: bytes) -> CipherContext:
+    """AES-128-CTR at block 0."""
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK))).encryptor()
+
+
+def keystream(cipher: CipherContext, n_bytes: int, start: int = 0) -> NDArray[np.uint8]:
     """AES-128-CTR of zeros from block number `start` times 2^64."""
-    cipher = Cipher(algorithms.AES(key), modes.CTR((start << 64).to_bytes(16, "big"))).encryptor()
+    cipher.reset_nonce((start << 64).to_bytes(_BLOCK, "big"))
     out = np.empty(n_bytes + 15, dtype=np.uint8)
     cipher.update_into(bytes(n_bytes), out.data)
     return out[:n_bytes]
