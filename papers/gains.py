@@ -326,17 +326,15 @@ def _rating_topics(parts: Sequence[sp.csr_array], rank: int, penalty: float, swe
 
 def _rating_errors(T: Floats, given: sp.csr_array, hidden: sp.csr_array, penalty: float) -> Floats:
     """The sum of squared errors of hidden ratings and their number; coefficients are fitted to the given ones."""
-    users, items = np.repeat(np.arange(given.shape[0]), np.diff(given.indptr)), given.indices
-    W, topics = np.zeros((given.shape[0], len(T))), T[:, items]
-    below = np.array([np.bincount(users, topic**2, minlength=len(W)) for topic in topics]) + penalty
-    left = given.data.copy()
+    rated = sp.csr_array((np.ones(given.nnz), given.indices, given.indptr), shape=given.shape)
+    rank, numerators, W = len(T), np.asarray(given @ T.T), np.zeros((given.shape[0], len(T)))
+    grams = np.asarray(rated @ (T[:, None] * T).reshape(rank * rank, -1).T).reshape(-1, rank, rank)
     for _ in range(200):
         before = W.copy()
-        for k, topic in enumerate(topics):
-            gained = np.bincount(users, left * topic, minlength=len(W)) + W[:, k] * (below[k] - penalty)
-            step = np.maximum(0.0, gained / below[k]) - W[:, k]
-            W[:, k] += step
-            left -= step[users] * topic
+        for k in range(rank):
+            own = grams[:, k, k]
+            gained = numerators[:, k] - np.einsum("ut,ut->u", grams[:, k], W) + own * W[:, k]
+            W[:, k] = np.maximum(0.0, gained / (own + penalty))
         if np.linalg.norm(W - before) <= 1e-4 * np.linalg.norm(before):
             break
     users = np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr))
