@@ -1,5 +1,6 @@
 """The how-to pages, typed as they stand: every fenced command and every block of Python runs."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -120,8 +121,24 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_every_page_with_commands_is_typed_below() -> None:
     typed = re.findall(r'(?:[a-z]+_?[a-z]+)\("(\S+?\.md)"', Path(__file__).read_text(encoding="utf-8"))
-    untyped = {"installing.md", "clusters.md"}  # one installs ksdp and removes it, one sets other machines up
+    untyped = {"installing.md"}  # it installs ksdp, and removes it
     assert {page for page in HOW_TO if fences(page, "", "sh", "console", "python")} - untyped <= set(typed)
+
+
+def test_an_audit_on_a_cluster_with_keys(desk: Desk) -> None:
+    port, (settings,) = free_ports(1)[0], fences("clusters.md", "yaml")
+    make_keys, cluster = (b for b in fences("clusters.md", "") if b.startswith(("openssl", "dask")))
+    (desk.folder / "ksdp.yaml").write_text(settings.replace("/opt/ksdp", str(desk.folder)))
+    there = Desk(desk.folder, {**desk.environment, "DASK_CONFIG": str(desk.folder / "ksdp.yaml")})
+    there.type(make_keys)
+    *started, audit = cluster.replace("8786", str(port)).splitlines()
+    with contextlib.ExitStack() as stack:
+        for command in started:
+            process = subprocess.Popen(command.split(), cwd=desk.folder, env=dict(there.environment))
+            stack.callback(process.wait, timeout=60)
+            stack.callback(process.terminate)
+        printed = there.type(f"{audit} --store audits")
+    assert "990 documents:" in printed
 
 
 def test_reviewing_and_screening(desk: Desk) -> None:
