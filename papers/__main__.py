@@ -129,7 +129,7 @@ def _figure_4a(folder: Path, short: bool, parts: Memory) -> outcome.Outcome:
 
 @_entry(
     "figure-4b", _PD + "Figure 4 (b), (c): what recommendation gains, and what DP takes", ("movielens-1m",),
-    (90, 8), "A fifth of every user's ratings is hidden, at random; MovieLens-1M in place of 20M.",
+    (8, 0.3), "A fifth of every user's ratings is hidden, at random; MovieLens-1M in place of 20M.",
     "Hyperband chooses one regulariser for both factors, over a tenth of the ratings; parties need "
     "secure sums of squared errors for it. Axes of the short paper: gains of 0 to 50 %, with DP of -50 to -200 %.",
     "The paper says no more of DP than epsilon and delta: where it clips is ours, and rows have a norm of at most "
