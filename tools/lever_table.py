@@ -41,6 +41,8 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "`levers.clip`": {"levers": {"clip": 1.0}},
     "`levers.drawn`": {"levers": {"drawn": 0.5}},
 }
+KINDS = ("both", "audit", "neither")
+"""What trying a lever may give: a column each."""
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     '`opens = "every round"`': {},
     '`opens = "final"`': {"opens": "final"},
@@ -58,34 +60,67 @@ run](protocol-run.md).*
 An audit runs on one machine and sees all of your documents. In a run no party sees the documents of all, so a
 few settings of an audit cannot be part of it. The run then does not start, and says why.
 
-**In short**, a run refuses the settings of this list, and takes all others that an audit of the same mechanism
-takes:
+**In short**, a run takes every setting that an audit of the same mechanism takes, but not these:
 
-- `missing = "median"` in `[corpus]`, and a URL as its `path`;
-- a corpus that names neither its `columns` nor a `vocabulary`;
-- `levers.most_frequent` without `levers.reference`, because nobody may count the terms of all parties exactly;
-- `opens = "final"` of a mechanism that parties cannot compute on shares (they can compute `pd-nmf`, `pd-svd`,
-  `sigma-svd` and `pd-pca`);
-- the key `noise` of a mechanism that has no noise of its own: only `pd-svd` and `pd-nmf` take it, and only with
-  `opens = "final"`;
-- a `solver` of `pd-svd`, `sigma-svd` and `pd-pca` that does not fit: it must be `"limit"`, the default, with
-  `opens = "final"`, and `"power"` if every round is published, which you have to write;
-- of PD-NMF, `start = "best-of-m"`, and `start = "nnsvd"` with `opens = "final"`; `beta` or `delta` of 0 if it is
-  `weighted`, and one of the two alone with `opens = "final"`;
-- a `sampler` other than `"discrete"`, if there is noise: `ksdp plan` writes this line.
-
-**If your spec has nothing of this list, you are done.** That is so for most tables, with `weighting = "counts"` or
+| where | a run refuses | do this instead |
+|---|---|---|
+"""
+REFUSED = (
+    ("`[corpus]`", '`missing = "median"`', "fill the gaps before: a median would be of one party's file alone"),
+    ("`[corpus]`", "a URL as `path`", "download the file, and write its name"),
+    ("`[corpus]`", "neither `columns` nor `vocabulary`", "name one of them: all parties need the same columns"),
+    (
+        "`[corpus.levers]`",
+        "`most_frequent` without `reference`",
+        "name a public file as `reference`: nobody may count the terms of all parties exactly",
+    ),
+    (
+        "`[mechanism]`",
+        '`opens = "final"` of most mechanisms',
+        "take `pd-nmf`, `pd-svd`, `sigma-svd` or `pd-pca`, which three parties can compute on "
+        "[shares](glossary.md#what-a-run-among-organisations-uses)",
+    ),
+    (
+        "`[mechanism]`",
+        "`noise` beside a mechanism without noise of its own",
+        'take `pd-svd` or `pd-nmf` with `opens = "final"`, or a mechanism with noise of its own, '
+        "such as `moments`",
+    ),
+    (
+        "`pd-svd`, `sigma-svd`, `pd-pca`",
+        "a `solver` that does not fit `opens`",
+        'with `"every round"`, write `solver = "power"`; with `"final"`, leave out `solver`',
+    ),
+    (
+        "`pd-nmf`",
+        '`start = "best-of-m"`; with `opens = "final"` also `"nnsvd"`',
+        'take `"random"`, `"random-2x"` or `"pd-nmf-init"`',
+    ),
+    (
+        "`pd-nmf`",
+        '`beta` or `delta` of 0 with `weighted = true`; with `opens = "final"`, one of the two alone',
+        "write both, 1.0 each for stars from 1 to 5, 0.1 each for rows of length 1",
+    ),
+    (
+        "any that adds noise",
+        'a `sampler` other than `"discrete"`',
+        "nothing: `ksdp plan` writes this line into the protocol file",
+    ),
+)
+"""Where a setting stands, what of it a run refuses, and what to do instead."""
+THEN = """
+**If your spec has nothing of this table, you are done.** That is so for most tables, with `weighting = "counts"` or
 `"standardised"`, with or without `rows`.
 
 ## Setting by setting
 
-Find your setting in the first column, and your mechanism in one of the two others. A dash means: no mechanism. If
-"all but" excludes your mechanism and the other cell does not name it, the mechanism has no such setting: for
-example, `counted-svd` has no `opens = "final"`. `noisy` stands for `pd-svd` with the key `noise`, which is the
-mechanism `noisy` around `pd-svd`.
+Look up the row of your setting, and in it your mechanism. "All others" are the mechanisms that the row does not
+name. `weighting`, `idf` and `levers` are keys of `[corpus]`; the others are keys of `[mechanism]`. `noisy` stands
+for `pd-svd` with the key `noise`. Neither an audit nor a run takes a key that the mechanism does not have, nor
+columns below 0, as `units` and `basis` make them, where the mechanism needs numbers of 0 and more.
 
-| setting | an audit takes it, and a run too | only an audit takes it |
-|---|---|---|
+| setting | a run takes it, as an audit does | only an audit takes it | neither takes it |
+|---|---|---|---|
 """
 TAIL = """
 ## What the settings are
@@ -129,18 +164,16 @@ def page() -> str:
         for words, changes in PARAMETERS.items():
             tried = [_tried(partial(_made, name, changes), partial(_playable, name, changes)) for name in names]
             lines.append(_row(words, tried))
-    return HEAD + "\n".join([*lines, TAIL])
+    refused = [f"| {' | '.join(row)} |" for row in REFUSED]
+    return HEAD + "\n".join([*refused, THEN]) + "\n".join([*lines, TAIL])
 
 
 def _row(words: str, tried: list[str]) -> str:
-    """A lever, and the mechanisms that take it, or those that do not where they are fewer."""
-    cells = []
-    for kind in ("both", "audit"):
-        those = [f"`{name}`" for name, what in zip(PROGRAMS, tried, strict=True) if what == kind]
-        others = [f"`{name}`" for name, what in zip(PROGRAMS, tried, strict=True) if what != kind]
-        but = f"all but {', '.join(others)}" if others else "all"
-        cells.append(but if len(others) < len(those) else ", ".join(those) or "-")
-    return f"| {words} | {' | '.join(cells)} |"
+    """A lever, and the mechanisms by outcome; those of the most frequent outcome are "all others"."""
+    names = {kind: [f"`{n}`" for n, what in zip(PROGRAMS, tried, strict=True) if what == kind] for kind in KINDS}
+    most = max(names, key=lambda kind: len(names[kind]))
+    rest = "all" if len(names[most]) == len(tried) else "all others"
+    return f"| {words} | {' | '.join(rest if kind == most else ', '.join(names[kind]) or '-' for kind in KINDS)} |"
 
 
 def _tried(audited: Callable[[], object], run: Callable[[], object]) -> str:

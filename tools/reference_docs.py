@@ -250,9 +250,7 @@ def _by_promise(every: list[dict[str, Any]]) -> list[str]:
         promise = one["guarantee"]
         is_private = promise["kind"] == "(epsilon, delta)"
         where = rest if not is_private else private if promise["sound"] else unsound
-        (bounded if "no attack on it" in (promise["notes"] or "") else where).append(
-            f"[`{one['name']}`](#{one['name']})"
-        )
+        (where if promise["advantage"] is None else bounded).append(f"[`{one['name']}`](#{one['name']})")
     assert all(kinds.values()), "a kind of promise that no mechanism makes"
     return [f"- {kind}: {', '.join(names)}." for kind, names in kinds.items()]
 
@@ -318,12 +316,8 @@ def mechanisms() -> str:
             "",
             claims.get(promise["kind"], f"It promises {words}."),
         ]
-        kept = (
-            ()
-            if promise["kind"] == "KSDP"
-            else (("Protected", "unit"), ("Against whom; whom one must trust", "trust"))
-        )
-        lines += [f"{said}: {promise[key].replace('up to 0 ', 'no ')}." for said, key in kept if promise[key]]
+        kept = () if promise["kind"] == "KSDP" else (("Protected", "unit"), ("Whom one must trust", "trust"))
+        lines += [f"{said}: {promise[key]}." for said, key in kept if promise[key]]
         lines += [promise["notes"]] if promise["notes"] and promise["notes"] != _MEASURED else []
     return "\n".join(lines) + "\n"
 

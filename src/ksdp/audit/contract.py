@@ -247,7 +247,7 @@ class Guarantee:
     unit: str = ""
     """The unit that may change: a record, replaced by another, or an entry of a matrix."""
     trust: str = ""
-    """From whom it protects, and who must be honest."""
+    """Who must be honest, then from whom it protects: a report prints it behind "Whom one must trust"."""
     source: str = ""
     epsilon: float | None = None
     """None where it depends on the parties' sizes, or nothing is promised."""
@@ -257,6 +257,8 @@ class Guarantee:
     sound: bool = True
     """False: a claim that is printed in a paper and does not hold; `notes` say why."""
     notes: str = ""
+    advantage: float | None = None
+    """Advantage that no attack on one unit exceeds, whatever the attacker knows; None without such a bound."""
 
     def as_json(self) -> dict[str, Any]:
         """For machines; `protects` is true only where noise is drawn by the vetted sampler."""
@@ -273,6 +275,7 @@ class Guarantee:
             "sound": self.sound,
             "protects": protects,
             "notes": self.notes,
+            "advantage": self.advantage,
         }
 
     @classmethod
@@ -291,7 +294,7 @@ def measured(source: str, notes: str = "") -> Guarantee:
     return Guarantee(
         "KSDP",
         unit="one document, against the distribution that the others come from",
-        trust="the coalition of the audit; the secure sums",
+        trust="the secure sums; measured is what the coalition of the audit sees",
         source=source,
         notes=notes or "A measurement on the audited corpus, under the statistics tried; not a promise.",
     )

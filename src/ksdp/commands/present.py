@@ -106,17 +106,18 @@ def _found(result: AuditResult, waited: str) -> Iterator[str]:
 
 def _proofs(result: AuditResult) -> Iterator[str]:
     """Lines of what is claimed and proved of every attack."""
-    from ksdp.dashboards.audits.sentences import absent, certified, copied, drawn_share, kept_promise, stronger
+    from ksdp.dashboards.audits import sentences
 
     summary = result.summary
     yield from _claim(result)
     for label, sentence in (
-        ("absence", absent(summary)),
-        ("proof", kept_promise(summary)),
-        ("bound", certified(summary)),
-        ("copies", copied(summary)),
-        ("limit", stronger(summary)),
-        ("of all", None if summary.share is None else drawn_share(summary)),
+        ("absence", sentences.absent(summary)),
+        ("proof", sentences.kept_promise(summary)),
+        ("trust", sentences.trusted(summary)),
+        ("bound", sentences.certified(summary)),
+        ("copies", sentences.copied(summary)),
+        ("limit", sentences.stronger(summary)),
+        ("of all", sentences.drawn_share(summary)),
     ):
         if sentence is not None:
             yield f"{label:9} {sentence}"

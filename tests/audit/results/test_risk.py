@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.results.parts import FreshSummary, VerdictCounts
-from ksdp.audit.results.risk import gaussian_mu, least_precision, precision
+from ksdp.audit.results.risk import gaussian_mu, least_precision, most_right, precision
 from ksdp.audit.specs.models import DeclaredSpec
 from ksdp.dashboards.audits.sentences import layers, precise
 
@@ -16,12 +16,14 @@ FRESH = FreshSummary(60, 2, 30, 2, 0.4, 0.6, 0.45, 1.2, 0.25, None)
 DECLARED = SPEC.model_copy(update={"declared": DeclaredSpec(prior=0.1, people=50)})
 
 
-@pytest.mark.parametrize("prior", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("prior", [0.01, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("advantage", [0.0, 0.2, 0.9, 1.0])
-def test_no_pair_of_rates_with_this_difference_has_a_lower_precision(prior: float, advantage: float) -> None:
-    least = least_precision(prior, advantage)
+def test_every_pair_of_rates_with_this_difference_is_within_both_bounds(prior: float, advantage: float) -> None:
+    least, guesses = least_precision(prior, advantage), []
     for fpr in np.linspace(0, 1 - advantage, 11):
         assert precision(prior, fpr + advantage, fpr) >= least - 1e-12
+        guesses.append(prior * (fpr + advantage) + (1 - prior) * (1 - fpr))
+    assert max(guesses) == pytest.approx(most_right(prior, advantage))
 
 
 def test_precision_is_what_a_simulation_counts() -> None:
@@ -47,6 +49,7 @@ def test_layers_stay_apart() -> None:
     combined = declared.risk.combined
     assert combined is not None
     assert combined.largest == pytest.approx(0.1 / (0.1 + 0.9 * 0.4))
+    assert (combined.at_margin, combined.at_margin_fpr_01) == pytest.approx((0.92, 0.1 * 0.21 / (0.021 + 0.009)))
     assert combined.median_at_fpr_01 == pytest.approx(0.025 / (0.025 + 0.009))
     assert combined.exposed == pytest.approx(10.0)
     assert declared.risk.to_json()["declared"]["people"] == 50
@@ -56,8 +59,9 @@ def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
     assert precise(example(fresh=FRESH)) == []
     assert precise(replace(example(fresh=FRESH, spec=DECLARED), valid=False)) == []
     first, second, third = precise(example(fresh=FRESH, spec=DECLARED))
-    assert "at least 12.2 % of the time at the margin, 21.7 % for the most exposed document" in first
-    assert second.startswith("With 1 % false alarms, such a claim is right 73.5 %")
+    assert "is right more than 92 % of the time" in first
+    assert "right at least 21.7 % for the most exposed document" in second
+    assert "with 1 % false alarms, 73.5 % for half of the detected. That is no upper limit" in second
     assert third.startswith("Of 50 people, about 10 are exposed")
     assert len(precise(example(spec=DECLARED))) == 2
     assert layers(replace(example(fresh=FRESH), valid=False)) == []

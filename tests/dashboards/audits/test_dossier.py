@@ -148,8 +148,10 @@ def test_no_number_of_a_dossier_is_above_what_is_proved(folder: Path, tmp_path: 
     assert max(max(one["largest_high"], one["largest"]) for one in told["advantages"]) <= 0.2 + 1e-6
     assert any("All 30 documents are safe enough" in sentence for sentence in told["plain"])
     assert any("It is proved that no attack does better" in sentence for sentence in told["plain"])
+    assert told["decision"][1].startswith("Whom one must trust: nobody: every party's noise is enough by itself")
     page = Path(typed("dossier", "latest", "--store", tmp_path / "store", code=0).stdout.strip()).read_text()
     assert "at most 0.20 for each document, by a proof" in page
+    assert page.count("noise is enough by itself") == 1
     gone = ("hardly any document could be cleared", "What would make it safe", "not tried may leak", "<figure")
     assert not [words for words in gone if words in page]
 
@@ -182,18 +184,8 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
     typed("decide", before.audit, *sensitive, "--decision", "exclude", "--reason", "out", *where, code=0)
     others = table.loc[table["verdict"] != "sensitive", "document"]
     typed("decide", before.audit, *others, "--decision", "accept", "--reason", "fine", *where, code=0)
-    typed(
-        "clear",
-        before.audit,
-        "--clearance",
-        tmp_path / "c.json",
-        "--days",
-        3,
-        "--key",
-        tmp_path / "ada.key",
-        *where,
-        code=0,
-    )
+    signs = ("--clearance", tmp_path / "c.json", "--days", 3, "--key", tmp_path / "ada.key")
+    typed("clear", before.audit, *signs, *where, code=0)
     _, _, after = made(folder)
     assert after.decision[-1].startswith(f"{len(others)} documents may enter a run: Ada signed that on")
     assert after.until.endswith("the clearance expires, and that day is past")

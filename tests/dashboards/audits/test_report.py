@@ -228,7 +228,7 @@ def test_designs_and_corrections_have_words(make_audit: MakeAudit, kind: str, de
     design = {"kind": kind, "documents": 20, "sampling": "poisson"}
     page = read(make_audit, documents=20, spec={"design": design, "decision": decision})
     text = section(page, "asked")
-    assert {"shared": "One pool of", "balanced": "probability one half", "literal": "Algorithm 5"}[kind] in text
+    assert {"shared": "serve every", "balanced": "probability one half", "literal": "Algorithm 5"}[kind] in text
     assert "Part of what is detected may be the size" in text
     word = "Holm" if decision.get("error") else "Yekutieli"
     assert word in text

@@ -251,5 +251,5 @@ def test_the_ledger_of_a_run_that_parties_may_leave_states_the_promise_to_those_
     leaving = RunPrices(read_run(protocol))
     for price in (leaving.worst(12), leaving.final(12, {"sizes": {"ada": 12, "bob": 9, "cyd": 30}})):
         assert price.why == fixed.worst(12).why
-        assert "up to 0 devices" in price.why
+        assert "no more than 0 devices" in price.why
         assert price.mu == pytest.approx(fixed.worst(12).mu)

@@ -101,6 +101,7 @@ class GuaranteeSummary:
     sound: bool
     protects: bool
     notes: str
+    advantage: float | None = None
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> GuaranteeSummary:

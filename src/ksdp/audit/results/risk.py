@@ -30,12 +30,14 @@ class MeasuredRisk:
 
 @dataclass(frozen=True, config=FORMAT)
 class CombinedRisk:
-    """How often "this one took part" is right, for an attacker with the declared prior; each None as above."""
+    """How often an attacker with the declared prior is right; each None as above."""
 
     at_margin: float
-    """At least this, where the advantage is just the margin."""
+    """At most this of the guesses whether a document took part, where the advantage is within the margin."""
+    at_margin_fpr_01: float
+    """At most this of the accusations there, if false alarms are 1 % or more; with fewer, nothing bounds it."""
     largest: float | None
-    """At least this, of one document."""
+    """At least this of the accusations of one document, by the best attack tried; no limit, like the next."""
     median: float | None
     """At least this, of half of the documents with a detected leak."""
     median_at_fpr_01: float | None
@@ -59,11 +61,31 @@ class Risk:
         return table
 
 
+def combined_risk(measured: MeasuredRisk, declared: DeclaredSpec, sensitive: float) -> CombinedRisk | None:
+    """What follows for this share of sensitive documents; None where no prior is declared."""
+    if (prior := declared.prior) is None:
+        return None
+    proved, median, rate = measured.largest_proved, measured.median, measured.median_tpr_at_fpr_01
+    return CombinedRisk(
+        at_margin=most_right(prior, measured.margin),
+        at_margin_fpr_01=precision(prior, min(measured.margin + 0.01, 1.0), 0.01),
+        largest=None if proved is None else least_precision(prior, max(proved, 0.0)),
+        median=None if median is None else least_precision(prior, max(median, 0.0)),
+        median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
+        exposed=None if declared.people is None else declared.people * sensitive,
+    )
+
+
 def gaussian_mu(advantage: float) -> float | None:
     """The mu of a Gaussian mechanism with this advantage; None where it is infinite."""
     from statistics import NormalDist  # `ksdp list` does without
 
     return None if advantage >= 1 else 2 * NormalDist().inv_cdf((1 + max(advantage, 0.0)) / 2)
+
+
+def most_right(prior: float, advantage: float) -> float:
+    """How often a guess, yes or no, is right at most, by an attack with this advantage."""
+    return max(prior, 1 - prior) + advantage * min(prior, 1 - prior)
 
 
 def least_precision(prior: float, advantage: float) -> float:

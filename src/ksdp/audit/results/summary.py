@@ -29,7 +29,7 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
-from ksdp.audit.results.risk import CombinedRisk, MeasuredRisk, Risk, gaussian_mu, least_precision, precision
+from ksdp.audit.results.risk import MeasuredRisk, Risk, combined_risk, gaussian_mu
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.verdict import ProvedBy
@@ -160,16 +160,5 @@ def _risk_of(summary: Summary) -> Risk:
         median=None if fresh is None else fresh.median_advantage,
         median_tpr_at_fpr_01=None if fresh is None else fresh.median_tpr_at_fpr_01,
     )
-    prior = declared.prior
-    if prior is None or not summary.valid:
-        return Risk(measured, declared, None)
-    proved, median, rate = measured.largest_proved, measured.median, measured.median_tpr_at_fpr_01
     share = summary.verdicts.sensitive / summary.documents
-    combined = CombinedRisk(
-        at_margin=least_precision(prior, margin),
-        largest=None if proved is None else least_precision(prior, max(proved, 0.0)),
-        median=None if median is None else least_precision(prior, max(median, 0.0)),
-        median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
-        exposed=None if declared.people is None else declared.people * share,
-    )
-    return Risk(measured, declared, combined)
+    return Risk(measured, declared, combined_risk(measured, declared, share) if summary.valid else None)

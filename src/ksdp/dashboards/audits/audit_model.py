@@ -149,8 +149,7 @@ def _worst(summary: Summary, curves: list[Curve], findings: Findings) -> list[Wo
         row = rows[name]
         tests = {test.statistic: test for test in findings.tests(row)}
         drawn = [picture(summary, c, tests[c.statistic]) for c in curves if c.document == name]
-        pictures = tuple(graph for graph in drawn if graph is not None)
-        if pictures:
+        if pictures := tuple(graph for graph in drawn if graph is not None):
             worst.append(Worst(row, pictures))
     return worst
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -255,13 +256,11 @@ def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -
 
 
 def _gaps(summary: Summary) -> dict[str, str]:
-    proved = (
-        summary.guarantee.kind == "(epsilon, delta)"
-        or summary.bound(ProvedBy.PAIRS)
-        or summary.bound(ProvedBy.NOISE)
+    proved = summary.guarantee.kind == "(epsilon, delta)" or any(
+        map(summary.bound, (ProvedBy.PAIRS, ProvedBy.NOISE))
     )
-    nothing = "nothing is proved of every attack"
-    return {"measured": uncovered(summary).rstrip("."), "theory": "" if proved else nothing}
+    nothing = "" if proved else "nothing is proved of every attack"
+    return {"measured": uncovered(summary).rstrip("."), "theory": nothing}
 
 
 def render_dossier(view: AuditModel, dossier: Dossier) -> str:
@@ -367,7 +366,7 @@ def _words(value: Any) -> tuple[str, ...]:
 def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
     if not summary.valid:
         return (f"Nothing may be decided on this audit. It is void: {summary.controls.reason}.",)
-    said = sentences.headline(summary).replace(". Whom", ".\nWhom").split("\n")
+    said = filter(None, (sentences.headline(summary), sentences.trusted(summary)))
     if not signed:
         return (*said, "No clearance was signed on it: nothing may enter a run on its account.")
     newest = signed[-1]
@@ -391,30 +390,26 @@ def _measured(figures: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, .
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
     if sentences.proof_of_all(summary) is not None:
         largest = average = f"at most {decimal(every.largest)}, by a proof"
-    accepted = ("Margin accepted", sentences.margin_words(summary))
-    said = (("Maximum advantage", largest), ("Average advantage", average), accepted)
-    return tuple(Fact(name, (text,), "measured") for name, text in said)
+    accepted = (sentences.margin_words(summary), sentences.advantage_means(summary.spec.decision.margin))
+    said = (("Maximum advantage", (largest,)), ("Average advantage", (average,)), ("Margin accepted", accepted))
+    return tuple(Fact(name, text, "measured") for name, text in said)
 
 
 def _theory(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.result.summary
-    said = (
-        sentences.promised(summary, view.result.claim),
-        *(sentences.kept_promise(summary), sentences.certified(summary), sentences.doubtful(summary)),
-        *(sentences.copied(summary), sentences.stronger(summary)),
-    )
-    bounds = tuple(filter(None, said[:5]))
+    promise, bounds = sentences.promised(summary, view.result.claim), sentences.by_knowledge(summary)
     none = "No bound: it claims no differential privacy, and no attack beyond those tried was bounded."
-    more = tuple(filter(None, said[5:]))
-    return (Fact("Bounds", (*(bounds or (none,)), *more), "measured"),)
+    first = [promise] if promise else [] if summary.bounds else [none]
+    said = [("Promise", first), *bounds] if first else bounds
+    return tuple(Fact(name, tuple(text), "measured") for name, text in said)
 
 
 def _trust(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.result.summary
-    unread, strength = ", ".join(summary.unread), view.strength
+    unread, strength, chance = ", ".join(summary.unread), view.strength, summary.chance.median_D
     return (
         Fact("Planted leaks", (strength.sentence() if strength else "none planted (ksdp power)",), "measured"),
-        Fact("Without leaks", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
+        Fact("Without leaks", (f"half measure an advantage below {decimal(chance)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
     )
 
@@ -479,7 +474,7 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     if not summary.valid:
         yield "The test went wrong and was thrown away. Nothing may be decided by it."
         return
-    right, unit = round(50 + 50 * margin), summary.design.unit
+    right, unit = math.ceil(50 + 50 * margin - 1e-9), summary.design.unit
     everything = plural(summary.documents, unit, f"{unit}s")
     result = (
         f"Of {everything}, {count(counts.clear)} are safe enough by this test. {count(counts.sensitive)} are not. "

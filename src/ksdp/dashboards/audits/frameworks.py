@@ -28,6 +28,7 @@ _NIST, _ICO = "NIST SP 800-226", "ICO, steps of an assessment"
 _SATRE, _OWASP = "SATRE 2.0", "OWASP AISVS 1.0"
 _MEMBERSHIP = "membership alone is tested: no reconstruction, no inference of attributes"
 _OTHERS = "not what an audit looks at"
+_SIGNED = ("measures_approved_by", "residual_risk_accepted_by", "dpo_advice", "review_date")
 
 _ASKED: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     (_EDPB, "Likelihood of extraction insignificant for each data subject", "measured", (), _MEMBERSHIP),
@@ -58,17 +59,11 @@ _ASKED: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
         "4 necessity and proportionality",
         "processing",
         ("legal_basis",),
-        "what is gained, not whether it must be",
+        "the gain is measured, not the need",
     ),
     (_ICO, "5 identify and assess risks", "measured", ("harm", "prior"), "the risk of membership alone"),
     (_ICO, "6 measures to reduce them", "measures", ("measures",), ""),
-    (
-        _ICO,
-        "7 sign off and record",
-        "signoff",
-        ("measures_approved_by", "residual_risk_accepted_by", "dpo_advice", "review_date"),
-        "",
-    ),
+    (_ICO, "7 sign off and record", "signoff", _SIGNED, ""),
     (_SATRE, "3.3.06 statistical basis for output checkers", "measured", (), ""),
     (_SATRE, "3.3.07 policy for weights that nobody can check by hand", "signoff", (), "a record, not the policy"),
     (_SATRE, "3.3.09 machine-readable record of the criteria", "provenance", (), ""),

@@ -36,15 +36,10 @@ RULES = {
         "Nothing is uncovered",
         "A statistic reads every array that is announced, and every document of the corpus was audited.",
     ),
-    **{
-        word.value: (f"Nobody is {word}", word.meaning.format(margin="the spec"))
-        for word in Verdict
-        if word.exit_code
-    },
+    **{w.value: (f"Nobody is {w}", w.meaning.format(margin="the spec")) for w in Verdict if w.exit_code},
 }
 """By name, each with what it says and what that means; all but the first are what `--fail-on` takes."""
 FAIL_ON = tuple(RULES)[1:]
-
 
 State = Literal["pass", "warning", "fail", "void"]
 
@@ -81,10 +76,8 @@ def checks(result: AuditResult, fail_on: Collection[str]) -> list[Check]:
 def appetite_checks(record: AppetiteRecord) -> list[Check]:
     """Every criterion of an appetite."""
     return [
-        Check(
-            "appetite", f"appetite ({criterion.name})", "pass" if criterion.met else "fail", criterion.sentence()
-        )
-        for criterion in record.criteria
+        Check("appetite", f"appetite ({each.name})", "pass" if each.met else "fail", each.sentence())
+        for each in record.criteria
     ]
 
 

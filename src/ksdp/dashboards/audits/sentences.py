@@ -42,8 +42,7 @@ def kept_promise(summary: Summary) -> str | None:
         return None
     sure = (
         "The mechanism's noise proves that no attack of any kind has an advantage above "
-        f"{decimal(promise.largest)} on any {unit}, not even if the attacker knows all "
-        f"others. Whom one must trust: {promise.trust}."
+        f"{decimal(promise.largest)} on any {unit}, not even if the attacker knows all others."
     )
     if not promise.certified:
         return f"{sure} That is above the margin of {margin_words(summary)}, so it decides nothing."
@@ -51,6 +50,13 @@ def kept_promise(summary: Summary) -> str | None:
         f"{sure} So every {unit} is clear, whatever a run shows: the {count(summary.runs)} runs only check that "
         "the program does what was proved."
     )
+
+
+def trusted(summary: Summary) -> str | None:
+    """Name those whom one must trust for the noise, once a page; None where noise proves nothing."""
+    promise = summary.bound(ProvedBy.NOISE)
+    known = "The bound holds whatever the attacker knows of the others."
+    return None if promise is None else f"Whom one must trust: {promise.trust}. {known}"
 
 
 def copied(summary: Summary) -> str | None:
@@ -102,8 +108,7 @@ def grounds(summary: Summary) -> str:
     if summary.bound(ProvedBy.DRAW) is not None:
         return "nobody learns which documents the secret draw lets in"
     if noise is not None and noise.certified:
-        whoever = "whatever the attacker knows of the others"
-        return f"the noise is what the mechanism says, {whoever}. Whom one must trust: {noise.trust}"
+        return "the noise is what the mechanism says and those named under “Whom one must trust” are honest"
     stranger = f"the attacker does not know the other {summary.design.unit}s"
     if summary.spec.certificate is None:
         return f"copies of a document are as likely to take part as it is, and {stranger}"
@@ -324,9 +329,7 @@ def paper_alone(summary: Summary) -> str:
     alone, every = summary.paper_alone, summary.detected
     assert alone is not None
     names, detected = alone.statistics, alone.detected
-    which = f"statistic alone ({names[0]})"
-    if len(names) > 1:
-        which = f"{len(names)} statistics alone ({', '.join(names)})"
+    which = f"{'statistic' if len(names) == 1 else f'{len(names)} statistics'} alone ({', '.join(names)})"
     leaks = f"{'a leak' if detected == 1 else 'leaks'} of {_documents(detected)} would have been detected"
     sentence = (
         f"With the paper’s {which}, {leaks}; with all "
@@ -532,9 +535,9 @@ def headline(summary: Summary) -> str:
 def advantage_means(distance: float) -> str:
     """Explain what an advantage of this size lets an adversary do."""
     return (
-        f"An advantage of {decimal(distance)} means: with the best threshold on that statistic, an adversary says "
-        f"“it took part” {100 * distance:.0f} percentage points more often when the document did take part than "
-        "when it did not. Were taking part a coin toss, this adversary would be right about "
+        f"An advantage of {decimal(distance)} means: with the best threshold, an adversary says “it took part” "
+        f"{100 * distance:.0f} percentage points more often when the document did take part than when it did not. "
+        "Were taking part a coin toss, this adversary would be right about "
         f"{50 + 50 * distance:.0f} times in 100 instead of 50."
     )
 
@@ -590,26 +593,28 @@ def _declared(summary: Summary) -> Iterator[str]:
 
 
 def precise(summary: Summary) -> list[str]:
-    """How often a claim to know who took part is right, by the declared prior; empty where none is declared."""
+    """How often an attacker is right, by the declared prior: first at most, then as measured; empty without."""
     risk = summary.risk
     combined = risk.combined
     if combined is None:
         return []
-    rates = (
-        ("of the time at the margin", combined.at_margin),
-        ("for the most exposed document", combined.largest),
-        ("for half of the documents with a detected leak", combined.median),
-    )
-    least = ", ".join(f"{percent(right)} {whom}" for whom, right in rates if right is not None)
-    prior = percent(summary.spec.declared.prior or 0.0)
+    prior = summary.spec.declared.prior or 0.0
+    attack = "attack" if proof_of_all(summary) else "attack that was tried"
     lines = [
-        f"Without looking, an accusation that a document took part is right {prior} of the time. Whoever looks, "
-        f"and accuses beyond the best threshold, is right at least {least}. Whoever accuses in the clearest cases "
-        "alone is right more often, and no number here bounds how often."
+        f"At most, for a document within the margin, as every clear one is: no {attack} that guesses whether it "
+        f"took part is right more than {percent(combined.at_margin)} of the time; without looking, "
+        f"{percent(max(prior, 1 - prior))} is possible. If the attacker accuses 1 % or more of those that took no "
+        f"part, at most {percent(combined.at_margin_fpr_01)} of the accusations are right; without looking, "
+        f"{percent(prior)}. Whoever accuses fewer may be right more often: no number here bounds that."
     ]
-    if combined.median_at_fpr_01 is not None:
-        right = percent(combined.median_at_fpr_01)
-        lines.append(f"With 1 % false alarms, such a claim is right {right} of the time for half of the detected.")
+    rates = (("for the most exposed document", combined.largest), ("for half of the detected", combined.median))
+    if reached := ", ".join(f"{percent(right)} {whom}" for whom, right in rates if right is not None):
+        rare = combined.median_at_fpr_01
+        rarely = "" if rare is None else f"; with 1 % false alarms, {percent(rare)} for half of the detected"
+        lines.append(
+            f"Reached by the best attack that was tried: of its accusations are right at least {reached}{rarely}. "
+            "That is no upper limit: another attack may do better."
+        )
     if combined.exposed is not None:
         lines.append(
             f"Of {count(summary.spec.declared.people or 0)} people, about {count(combined.exposed)} are exposed "
@@ -642,8 +647,8 @@ def looks(summary: Summary) -> str | None:
     decided = "; ".join(
         f"after {count(look.runs)} runs {look.verdicts.words} of {count(look.tested)} open" for look in made
     )
-    saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
-    saved = saved if len(made) < len(planned) else ""
+    spared = len(planned) - len(made)
+    saved = f" The last {plural(spared, 'look was', 'looks were')} not needed." if spared else ""
     return (
         f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "
         f"beforehand: {decided}.{saved}"
@@ -670,19 +675,19 @@ def design(summary: Summary) -> str:
     others = "all others"
     if summary.design.every > 1:
         others = (
-            "a part of the others, drawn from the seed beforehand so that both arms together are one run in "
+            "a part of the others, drawn from the seed beforehand so that all that are compared are one run in "
             f"{summary.design.every}"
         )
     kinds = {
         "shared": (
             f"Shared: every run draws {rows} at random from the whole corpus as the victim’s database, each "
-            f"document with probability {share}. One pool of {runs} runs serves every document: its with-arm is "
-            f"the {arm} runs that drew it, its without-arm {others}."
+            f"document with probability {share}. The same {runs} runs serve every document: compared are the "
+            f"{arm} runs that drew it and {others}."
         ),
         "balanced": (
             "Balanced: each audited document is in every run with probability one half, and other documents, "
-            f"drawn at random, fill the victim’s database up to {rows}. A document’s with-arm is {arm} of "
-            f"{runs} runs."
+            f"drawn at random, fill the victim’s database up to {rows}. A document is in {arm} of {runs} "
+            "runs, which are compared with the others."
         ),
         "literal": (
             f"Literal (Algorithm 5 of the paper): each audited document has runs of its own, {arm} with it and as "

@@ -178,8 +178,8 @@ class PemMechanism(ABC):
         return Guarantee(
             "(epsilon, delta)",
             unit=f"{adjacency_words('replace-one')}{sampled}; how many records each client has is public",
-            trust=f"the aggregator, the other clients and all but one of the {self.servers} servers together; "
-            "everybody keeps to the protocol",
+            trust="one of the servers, and that everybody keeps to the protocol; protects from the aggregator, "
+            f"the other clients and all but one of the {self.servers} servers together",
             source="PEM; every server adds discrete Laplace noise for all of epsilon (decision 24)",
             epsilon=self.epsilon,
             delta=0.0,

@@ -108,7 +108,7 @@ class DPNMF(GaussianBasis):
         return Guarantee(
             "(epsilon, delta)",
             unit=f"{adjacency_words(self.adjacency)}, contributions clipped to norm {self.contribution:g}",
-            trust=f"all who see the sums; secure sum, up to {self.colluders} parties working with them",
+            trust=f"the secure sum, and that no more than {self.colluders} parties work with those who see it",
             source="PD-ML-Lite, figure 4c; sensitivity and composition derived here",
             epsilon=self.epsilon,
             delta=self.delta,

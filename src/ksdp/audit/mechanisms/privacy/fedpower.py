@@ -170,7 +170,7 @@ class FedPower(PeriodicPower):
         return Guarantee(
             "(epsilon, delta)",
             unit="as printed: one entry of M_i, changed by 1 / s_i; not a record",
-            trust="as printed: server and devices at once",
+            trust="nobody, as printed: protects from server and devices at once",
             source="Guo et al. 2021; Liu, Pejo & Tang 2023, Algorithm 1",
             epsilon=2 * self.epsilon if given else None,
             delta=2 * self.delta,
@@ -321,8 +321,8 @@ class UtilityFedPower(PeriodicPower):
         return Guarantee(
             "(epsilon, delta)" if holds else "none",
             unit=f"one record replaced by any other, rows clipped to norm {self.row_bound:g}" if holds else "",
-            trust="outsiders, and a server that follows the protocol (another can take all noise away unseen), if "
-            "no device works with them; not the device whose noise is kept",
+            trust="the server, which must follow the protocol (another can take all noise away unseen), and all "
+            "devices not to work with it; protects from outsiders, not from the device whose noise is kept",
             source="Liu, Pejo & Tang 2023, Algorithm 2",
             delta=self.delta if holds else None,
             sampler=self.sampler,

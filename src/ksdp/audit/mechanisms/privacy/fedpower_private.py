@@ -107,7 +107,7 @@ class PrivateFedPower(PeriodicPower):
             unit=f"{adjacency_words(self.adjacency)}, rows clipped to norm {self.row_bound:g}, sizes public"
             if record
             else f"one entry of M_i, clipped to {self.entry_bound:g}; not a record",
-            trust=f"all who see the sums; secure aggregation, up to {self.colluders} devices working with them",
+            trust=f"the secure sum, and that no more than {self.colluders} devices work with those who see it",
             source="Liu, Pejo & Tang 2023, Algorithm 3" + ("; record-level accounting derived here" * record),
             epsilon=self.epsilon if record and self.noise is None else None,
             delta=self.delta if record else self.delta * self.iterations,

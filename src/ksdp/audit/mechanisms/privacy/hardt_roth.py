@@ -97,7 +97,7 @@ class HardtRoth(NoisyPower):
             unit=f"{adjacency_words(self.adjacency)}, rows clipped to norm {self.row_bound:g}"
             if record
             else "one entry of X^T X, changed by at most 1; not a record",
-            trust=f"all who see the sums; secure sum, up to {self.colluders} parties working with them",
+            trust=f"the secure sum, and that no more than {self.colluders} parties work with those who see it",
             source="Hardt & Roth 2013; Hardt & Price 2014, algorithm 2",
             epsilon=self.epsilon,
             delta=self.delta,

@@ -106,6 +106,7 @@ class OneNoisySum(GaussianReleases):
             sampler=self.sampler,
             notes=f"A record changes the sum by at most d = {self.sensitivity(2) / self.scale(2):.4g} deviations "
             f"of the noise: no attack on it has an advantage above 2 Phi(d / 2) - 1 = {self.bound(2):.3g}.",
+            advantage=self.bound(2),
         )
 
     def bound(self, features: int) -> float:
@@ -383,7 +384,7 @@ class DPdisPCA(GaussianBasis):
         return Guarantee(
             "(epsilon, delta)",
             unit=f"{adjacency_words(self.adjacency)}, rows clipped to norm {self.row_bound:g}, site sizes public",
-            trust="the aggregator and all other sites; nobody need be trusted (each site protects itself)",
+            trust="nobody: each site protects itself from the aggregator and all other sites",
             source="Imtiaz & Sarwate 2018",
             epsilon=self.epsilon,
             delta=self.delta,

@@ -122,7 +122,7 @@ class Promise:
     bound: float
     """Bound of the advantage, also of somebody who knows all other records."""
     trust: str
-    """From whom it protects, and who must be honest."""
+    """Who must be honest, and from whom it protects then."""
     every_size: bool
     """Whether it is the same for parties of any size."""
 
