@@ -109,8 +109,8 @@ REFUSED = (
 )
 """Where a setting stands, what of it a run refuses, and what to do instead."""
 THEN = """
-**If your spec has nothing of this table, you are done.** That is so for most tables, with `weighting = "counts"` or
-`"standardised"`, with or without `rows`.
+**If your spec has nothing of this table, you are done.** That is so for most data, with `weighting = "counts"`
+or `"standardised"`, with or without `rows`.
 
 ## Setting by setting
 

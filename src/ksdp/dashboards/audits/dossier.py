@@ -256,10 +256,8 @@ def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -
 
 
 def _gaps(summary: Summary) -> dict[str, str]:
-    proved = summary.guarantee.kind == "(epsilon, delta)" or any(
-        map(summary.bound, (ProvedBy.PAIRS, ProvedBy.NOISE))
-    )
-    nothing = "" if proved else "nothing is proved of every attack"
+    by = {bound.by for bound in summary.bounds} - {ProvedBy.COPIES}
+    nothing = "" if by or summary.guarantee.kind == "(epsilon, delta)" else "nothing is proved of every attack"
     return {"measured": uncovered(summary).rstrip("."), "theory": nothing}
 
 
@@ -399,8 +397,8 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.result.summary
     promise, bounds = sentences.promised(summary, view.result.claim), sentences.by_knowledge(summary)
     none = "No bound: it claims no differential privacy, and no attack beyond those tried was bounded."
-    first = [promise] if promise else [] if summary.bounds else [none]
-    said = [("Promise", first), *bounds] if first else bounds
+    first = promise or (summary.spec.draw_sentence or "" if summary.bounds else none)
+    said = [("Promise", [first]), *bounds] if first else bounds
     return tuple(Fact(name, tuple(text), "measured") for name, text in said)
 
 

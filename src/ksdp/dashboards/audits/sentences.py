@@ -55,8 +55,9 @@ def kept_promise(summary: Summary) -> str | None:
 def trusted(summary: Summary) -> str | None:
     """Name those whom one must trust for the noise, once a page; None where noise proves nothing."""
     promise = summary.bound(ProvedBy.NOISE)
-    known = "The bound holds whatever the attacker knows of the others."
-    return None if promise is None else f"Whom one must trust: {promise.trust}. {known}"
+    if promise is None:
+        return None
+    return f"Whom one must trust: {promise.trust}. The bound holds whatever the attacker knows of the others."
 
 
 def copied(summary: Summary) -> str | None:
@@ -131,10 +132,7 @@ def stronger(summary: Summary) -> str | None:
     """State the advantage of an adversary who knows all other documents; None if it is not known."""
     certificate, unit = summary.bound(ProvedBy.PAIRS), summary.design.unit
     if summary.knows_all == 1:
-        return (
-            f"Somebody who has every other {unit} of the run can always tell (advantage 1): the mechanism adds no "
-            "noise."
-        )
+        return f"Somebody who has every other {unit} of the run can always tell (advantage 1): no noise is added."
     if certificate is None:
         return None
     return (
