@@ -151,11 +151,9 @@ def test_a_draw_is_another_with_another_key_and_where_other_rows_have_its_number
 
 def test_ids_of_another_column_are_another_draw(base: Path) -> None:
     (base / "people.csv").write_text("mail,number\n" + "".join(f"m{n},{n}\n" for n in range(30)))
-    draws = []
-    for column in ("mail", "number"):
-        run = agreed(base, NAMES, CORPUS | DRAWN | {"labels": "people.csv", "id": column}, PCA)
-        draws.append(enter(run, base, "ada").draw)
-    assert draws[0] != draws[1]
+    labelled = (CORPUS | DRAWN | {"labels": "people.csv", "id": column} for column in ("mail", "number"))
+    first, second = (enter(agreed(base, NAMES, corpus, PCA), base, "ada").draw for corpus in labelled)
+    assert first != second
 
 
 def test_a_group_of_which_a_document_is_excluded_stays_out(base: Path) -> None:
@@ -197,9 +195,17 @@ def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
         assert refused.value.failed == "drawn"
 
 
-def cleared(run: Run, base: Path, whole: Any, drawn: float | None) -> Path:
+def test_what_was_measured_of_other_weights_clears_no_draw(base: Path) -> None:
+    run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
+    whole = enter(run, base, "ada")
+    assert not np.isin(whole.corpus.matrix.data, whole.mine.matrix.data).all(), "the draw weighs its own rows"
+    with pytest.raises(ClearanceError, match="those of a draw are weighed by themselves"):
+        enter(run, base, "ada", clearance=cleared(run, base, whole, drawn=0.5, every_size=False), uncleared=False)
+
+
+def cleared(run: Run, base: Path, whole: Any, drawn: float | None, **sizes: bool) -> Path:
     """A clearance of ada's first 20 documents."""
     mechanism, spec = run.terms.mechanism, read_spec_file(base / "ada.toml")[0]
     shown = load_corpus(spec.corpus, base, nonnegative=False)
-    ids = whole.mine.ids[:20]
-    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, drawn=drawn)
+    ids, about = whole.mine.ids[:20], replace(SIZES, **{"every_size": True} | sizes)
+    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, drawn=drawn, sizes=about)

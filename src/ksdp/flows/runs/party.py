@@ -469,6 +469,8 @@ def enter_documents(
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     count = entering_units(verified.clearance, restrict(entering, rows))
     check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
+    if draw is not None and loaded.from_rows and not sizes.every_size:
+        raise ClearanceError("drawn", f"{clearance.name} {_OTHER_ROWS}")
     if run.terms.threshold and not sizes.every_size:
         raise ClearanceError("sizes", f"{clearance.name} {_MEASURED}")
     mechanism = run.terms.mechanism
@@ -495,6 +497,10 @@ _MEASURED = (
 _OUTSIDER = (
     "rests on noise of which each party of a run knows its own part: audit and sign with `mechanism.colluders` 1 "
     "or more, or with a `parties.coalition`."
+)
+_OTHER_ROWS = (
+    "is of rows that the whole corpus weighs, and those of a draw are weighed by themselves: take public weights "
+    '(`corpus.idf = "public"`, `levers.reference`), or a draw of at most the margin.'
 )
 _LATER = "later decisions are not known, as no store was named (--store)"
 _NONE_KNOWN = f"none are known; {_LATER}"
