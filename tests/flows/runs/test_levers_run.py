@@ -196,11 +196,15 @@ def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
 
 
 def test_what_was_measured_of_other_weights_clears_no_draw(base: Path) -> None:
-    run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
-    whole = enter(run, base, "ada")
+    for weighting in ("counts", "tf-idf"):
+        run = agreed(base, NAMES, CORPUS | DRAWN | {"weighting": weighting}, PCA)
+        whole = enter(run, base, "ada")
+        measured = cleared(run, base, whole, drawn=0.5, every_size=False)
+        if weighting == "counts":
+            assert enter(run, base, "ada", clearance=measured, uncleared=False).statement.cleared
     assert not np.isin(whole.corpus.matrix.data, whole.mine.matrix.data).all(), "the draw weighs its own rows"
     with pytest.raises(ClearanceError, match="those of a draw are weighed by themselves"):
-        enter(run, base, "ada", clearance=cleared(run, base, whole, drawn=0.5, every_size=False), uncleared=False)
+        enter(run, base, "ada", clearance=measured, uncleared=False)
 
 
 def cleared(run: Run, base: Path, whole: Any, drawn: float | None, **sizes: bool) -> Path:
