@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from tools.pictures import standalone
 
 from benchmarks import ROOT, data_folder, news_parts
@@ -46,7 +47,7 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import Advice, Leak, Setting, Tried, at_setting, frontier_of
 from ksdp.audit.specs.models import Spec, parse_spec
-from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
+from ksdp.audit.verdicts.certificates import pair_advantage
 from ksdp.dashboards.learning import frontier_svg
 from ksdp.flows.learning import Limits, Search, begin_search, measure_gain, spec_rows
 from ksdp.storage.gain_rows import gain_rows
@@ -211,13 +212,13 @@ def _one(search: Search, tables: Mapping[str, Any], row: Row, case: Case) -> tup
         found = replace(found, leak=search.leak(spec, asked.decision.level))
     if not counted or found.promised is None:
         return found, own
-    apart = float(np.linalg.norm(pair_distance(np.array([found.promised, counted]))))
+    apart = float(np.linalg.norm(2 * ndtri((1 + np.array([found.promised, counted])) / 2)))
     return replace(found, promised=float(pair_advantage(apart))), own
 
 
 def _without(margin: float, spent: float) -> float:
     """What another run may tell: by a budget's accountant normal laws add up in squares."""
-    whole, before = pair_distance(np.array([margin, spent]))
+    whole, before = 2 * ndtri((1 + np.array([margin, spent])) / 2)
     return float(pair_advantage(np.sqrt(whole**2 - before**2)))
 
 

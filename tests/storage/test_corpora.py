@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import restrict
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.specs.models import CorpusSpec
-from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn
 
 COUNTS = np.array([[2, 0, 1], [1, 3, 0], [0, 0, 0], [1, 0, 0]])
 TEXTS = pd.DataFrame(
@@ -79,6 +79,7 @@ def test_weighting_and_rows_are_chosen_by_the_spec(load, counts_file):
         ("t.csv", {"text": "body", "vocabulary": "v.txt"}, "the weight of each term"),
         ("t.csv", {"columns": ("key",)}, ""),
         ("t.csv", {"columns": ("key",), "weighting": "standardised"}, "the mean and scale of each column"),
+        ("t.csv", {"columns": ("key",), "missing": "median"}, "the median that stands for a missing number"),
         ("r.csv", {}, "which columns there are"),
         ("r.csv", {"vocabulary": "items.txt"}, ""),
         ("demo", {}, "the weight of each term"),
@@ -93,6 +94,13 @@ def test_a_corpus_knows_what_its_own_rows_decide_of_every_row(load, tmp_path, co
     assert corpus.from_rows == decided
     assert restrict(corpus, np.arange(2)).from_rows == decided
     assert corpus.taken_as_known == (f"taken as known: {decided}, from the party's own rows" if decided else "")
+
+
+def test_a_draw_is_refused_where_rows_that_are_not_drawn_fill_others(tmp_path):
+    TEXTS.to_csv(tmp_path / "t.csv", index=False)
+    spec = CorpusSpec(path="t.csv", columns=("key",), missing="median")
+    with pytest.raises(SpecError, match="median is of rows that are not drawn"):
+        load_drawn(spec, tmp_path, lambda labels: labels.ids == "1", nonnegative=False)
 
 
 def test_a_party_idf_counts_its_own_documents(load, counts_file):

@@ -321,7 +321,7 @@ def promised(spec: Spec, holdings: Holdings, mechanism: Mechanism, features: int
     """Bound of the noise for each document, if databases with and without it differ in that record alone."""
     one_record = holdings.units.order is None and spec.design.sampling == "fixed"
     sizes = [size for size in (holdings.size, holdings.entering, len(holdings.coalition)) if size]
-    known_parties = ANY_PARTIES if spec.parties.others == "colluding" else int(len(holdings.coalition) > 0)
+    known_parties = ANY_PARTIES if spec.parties.others == "colluding" else 1  # whoever takes part knows its own
     return promise_of(mechanism, sizes, features, known_parties) if one_record else None
 
 

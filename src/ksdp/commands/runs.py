@@ -322,8 +322,8 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
         for line in (entered.exclusions, *entered.excluded):
             typer.echo(f"excluded  {line}", err=True)
         written, limits = budget_files(me, entering.key)
-        count, draw = len(entered.corpus), entered.draw
-        guard = open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, draw)
+        count, about = len(entered.corpus), (entered.draw, entered.expires)
+        guard = open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, *about)
     except ClearanceError as error:
         mend = _MENDS.get(error.failed, "Audit and clear what is run: `ksdp clear SPEC`.")
         raise InputError(f"{error} {mend}") from error

@@ -319,5 +319,6 @@ def party_flow(
             identity=private,
         )
         own, budget = budget_files(me, Path(ledger or key), None if ledger is None else Path(ledger))
-        guard = open_guard(run, entered.corpus.hash, len(entered.corpus), own, budget, utc_now, entered.draw)
+        about = entered.draw, entered.expires
+        guard = open_guard(run, entered.corpus.hash, len(entered.corpus), own, budget, utc_now, *about)
         return run_party(node, entered, guard)

@@ -91,6 +91,7 @@ class SourceFile:
         decided = {
             "which columns there are": (listed or levers.most_frequent is not None) and levers.reference is None,
             "the mean and scale of each column": self.weighting == "standardised",
+            "the median that stands for a missing number": self.kind == "table" and spec.missing == "median",
             "the weight of each term": self.weighting == "tf-idf" and spec.idf != "public",
         }
         return " and ".join(words for words, here in decided.items() if here)
@@ -177,6 +178,8 @@ def load_drawn(
     spec: CorpusSpec, base: Path, enters: Callable[[Labels], NDArray[np.bool_]], *, nonnegative: bool
 ) -> tuple[Corpus, Corpus]:
     """As `load_corpus`, and also a corpus of some of the rows, weighed without the others."""
+    if spec.missing == "median":
+        raise SpecError("`corpus.missing` median is of rows that are not drawn, too: fill the numbers beforehand.")
     source = read_source(find_source(spec, base), nonnegative=nonnegative)
     rows = np.flatnonzero(enters(source.labels))
     part = replace(source, matrix=sp.csr_array(source.matrix[rows]), labels=source.labels.take(rows))

@@ -1,7 +1,8 @@
 """A budget over time: every run is written down before data moves, and one too many is refused before anything."""
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from prefect.logging import disable_run_logger
 from scipy.stats import norm
 
-from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
+from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.flows.deployable import party_flow
 from ksdp.flows.runs.budget import BudgetGuard, Priced, entries, open_guard, spent, spent_words
@@ -66,6 +67,17 @@ class Two:
 @pytest.fixture
 def two(tmp_path: Path) -> Two:
     return Two(tmp_path)
+
+
+def test_a_clearance_that_expires_while_the_others_are_awaited_lets_no_data_out(two: Two) -> None:
+    guard = two.guard(two.run(EXACT))
+    for expires in (NOW, NOW - timedelta(seconds=1)):
+        with pytest.raises(ClearanceError, match="expired") as refused:
+            replace(guard, expires=expires).begin()
+        assert refused.value.failed == "expired"
+        assert not Ledger(two.folder / "ada.ledger").read()
+    replace(guard, expires=NOW + timedelta(seconds=1)).begin()
+    assert len(entries(Ledger(two.folder / "ada.ledger"))) == 1
 
 
 def test_a_run_is_written_down_and_the_next_one_is_refused_before_anything_is_sent(two: Two) -> None:

@@ -1,5 +1,6 @@
 """PD-PCA and the safe mechanism with levers: from parties' files, in one process, to what the audit simulates."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ from ksdp.audit.contract import Database
 from ksdp.audit.corpus.matrix import weighed
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.reviewing import CorpusUnits
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
+from ksdp.storage.reviews.decisions import Decision, Proposal, Subject, append
+from ksdp.storage.store import Store
 
+from ...clearances import SIZES
 from ...ports import free_ports
-from .entering import agreed, enter, played, run_of, signed_clearance
+from .entering import NOW, agreed, enter, played, run_of, signed_clearance
 
 NAMES = ("ada", "bob")
 TERMS = [f"t{place:02d}" for place in range(12)]
@@ -129,14 +134,52 @@ def test_a_secret_draw_enters_and_is_weighed_by_itself(base: Path) -> None:
         enter(run, base, "ada", identity=None)
 
 
-def test_a_draw_is_another_with_another_key_and_where_other_rows_have_its_numbers(base: Path) -> None:
-    run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
+@pytest.mark.parametrize("labels", [{}, {"labels": "wards.csv", "party": "ward"}], ids=["", "labels without ids"])
+def test_a_draw_is_another_with_another_key_and_where_other_rows_have_its_numbers(
+    base: Path, labels: dict[str, str]
+) -> None:
+    (base / "wards.csv").write_text("ward\n" + "x\n" * 30)
+    run = agreed(base, NAMES, CORPUS | DRAWN | labels, PCA)
     draw = enter(run, base, "ada").draw
     assert draw == enter(run, base, "ada").draw
     assert draw != enter(run, base, "ada", identity=load_private(base / "bob.key")).draw
     counts = sp.csr_array(sp.load_npz(base / "ada.npz"))
     sp.save_npz(base / "ada.npz", counts[1:])  # all rows have other numbers
+    (base / "wards.csv").write_text("ward\n" + "x\n" * 29)
     assert draw != enter(run, base, "ada").draw
+
+
+def test_ids_of_another_column_are_another_draw(base: Path) -> None:
+    (base / "people.csv").write_text("mail,number\n" + "".join(f"m{n},{n}\n" for n in range(30)))
+    labelled = (CORPUS | DRAWN | {"labels": "people.csv", "id": column} for column in ("mail", "number"))
+    first, second = (enter(agreed(base, NAMES, corpus, PCA), base, "ada").draw for corpus in labelled)
+    assert first != second
+
+
+def test_a_group_of_which_a_document_is_excluded_stays_out(base: Path) -> None:
+    (base / "people.csv").write_text("id,person\n" + "".join(f"d{n},p{n // 3}\n" for n in range(30)))
+    run = agreed(base, NAMES, CORPUS | {"labels": "people.csv", "id": "id", "group": "person"}, PCA)
+    spec, shown = read_spec_file(base / "ada.toml")[0], enter(run, base, "ada").corpus
+    sizes = replace(SIZES, unit="group")
+    path = signed_clearance(base / "a.clearance", spec, shown, run.terms.mechanism, shown.ids, sizes=sizes)
+    subject = Subject(CorpusUnits(shown.hash, spec.corpus.path, "document"), shown.ids.tolist())
+    proposal = Proposal("", "d4", Decision.EXCLUDE, "objection", "Ana")
+    append(Store.open(base / "reviews"), [proposal], NOW, subject=subject)
+    found = enter(run, base, "ada", clearance=path, uncleared=False, reviews=base / "reviews")
+    assert set(shown.ids) - set(found.corpus.ids) == {"d3", "d4", "d5"}
+
+
+def test_noise_that_holds_against_outsiders_alone_clears_no_party(base: Path) -> None:
+    power = {"name": "hardt-roth", "rank": 2, "sampler": "discrete"}
+    for colluders, sizes in ((0, SIZES), (1, SIZES), (0, replace(SIZES, coalition=9))):
+        run = agreed(base, NAMES, CORPUS, power | {"colluders": colluders})
+        spec, shown = read_spec_file(base / "ada.toml")[0], enter(run, base, "ada").corpus
+        path = signed_clearance(base / "a.clearance", spec, shown, run.terms.mechanism, shown.ids, sizes=sizes)
+        if colluders or sizes.coalition:
+            assert enter(run, base, "ada", clearance=path, uncleared=False).statement.cleared
+            continue
+        with pytest.raises(ClearanceError, match="each party of a run knows its own part"):
+            enter(run, base, "ada", clearance=path, uncleared=False)
 
 
 def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
@@ -152,9 +195,21 @@ def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
         assert refused.value.failed == "drawn"
 
 
-def cleared(run: Run, base: Path, whole: Any, drawn: float | None) -> Path:
+def test_what_was_measured_of_other_weights_clears_no_draw(base: Path) -> None:
+    for weighting in ("counts", "tf-idf"):
+        run = agreed(base, NAMES, CORPUS | DRAWN | {"weighting": weighting}, PCA)
+        whole = enter(run, base, "ada")
+        measured = cleared(run, base, whole, drawn=0.5, every_size=False)
+        if weighting == "counts":
+            assert enter(run, base, "ada", clearance=measured, uncleared=False).statement.cleared
+    assert not np.isin(whole.corpus.matrix.data, whole.mine.matrix.data).all(), "the draw weighs its own rows"
+    with pytest.raises(ClearanceError, match="those of a draw are weighed by themselves"):
+        enter(run, base, "ada", clearance=measured, uncleared=False)
+
+
+def cleared(run: Run, base: Path, whole: Any, drawn: float | None, **sizes: bool) -> Path:
     """A clearance of ada's first 20 documents."""
     mechanism, spec = run.terms.mechanism, read_spec_file(base / "ada.toml")[0]
     shown = load_corpus(spec.corpus, base, nonnegative=False)
-    ids = whole.mine.ids[:20]
-    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, drawn=drawn)
+    ids, about = whole.mine.ids[:20], replace(SIZES, **{"every_size": True} | sizes)
+    return signed_clearance(base / f"{drawn}.clearance", spec, shown, mechanism, ids, drawn=drawn, sizes=about)

@@ -127,7 +127,7 @@ def test_a_protocol_file_is_refused_with_its_fault(four: Organisations, old: str
 
 
 def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(four: Organisations) -> None:
-    read = read_run(four.protocol(POWER))
+    read = read_run(four.protocol(f"{POWER}\ncolluders = 1"))
     mechanism: Any = read.terms.mechanism
     fast = replace(mechanism, sampler="fast")
     assert parameters_of(fast) != parameters_of(mechanism)

@@ -102,6 +102,18 @@ def test_what_is_not_proved_promises_nothing(mechanism: HardtRoth, known: int) -
     assert promise_of(mechanism, (50, 50), 12, known) is None
 
 
+@pytest.mark.parametrize(("colluders", "proved"), [(0, False), (1, True)])
+def test_nothing_is_proved_against_outsiders_alone(colluders: int, proved: bool) -> None:
+    """Whoever takes part sees the sums and knows its own noise, whether or not the audit has a coalition."""
+    corpus = Corpus(
+        sp.csr_array(np.random.default_rng(3).normal(size=(60, 5))), np.array([f"K{n}" for n in range(60)])
+    )
+    mechanism = {"name": "hardt-roth", "rank": 2, "epsilon": 0.5, "colluders": colluders}
+    for parties in ({}, {"honest": 0.3}, {"coalition": 0.3}):
+        plan = make_plan(Opened.of(asked(0.3, mechanism=mechanism, parties=parties), corpus))
+        assert (plan.promise is not None) == plan.proved == proved
+
+
 @pytest.mark.parametrize("of_design", [{"sampling": "poisson"}, {"unit": "group"}])
 def test_what_is_not_one_replaced_record_has_no_such_proof(of_design: dict[str, object]) -> None:
     rows = sp.csr_array(np.random.default_rng(3).normal(size=(60, 5)))

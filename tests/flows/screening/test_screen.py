@@ -10,10 +10,12 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, DamagedFile, InputError
+from ksdp.audit.reviewing import CorpusUnits
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
+from ksdp.flows.interruption import listening
 from ksdp.flows.prepare import open_spec
 from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear, clear, verify
 from ksdp.flows.upkeep import damage
@@ -24,6 +26,7 @@ from ksdp.storage.clearances import read_clearance, verify_clearance
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import read_verdicts, verdict_ids
 from ksdp.storage.keys import load_private, load_public, make_identity
+from ksdp.storage.reviews.decisions import Decision, Proposal, Subject, append, read_log
 from ksdp.storage.store import Store
 
 from ...typed import typed
@@ -112,6 +115,37 @@ def spec(mechanism: str, **design: Any) -> dict[str, Any]:
         "statistics": {"families": [], "names": ["leaky:OVERLAP"]},
         "decision": {"margin": 0.5},
     }
+
+
+OBJECTIONS = ("90", "100", "110")
+
+
+class Objection:
+    """People have their documents excluded while the list is audited by itself."""
+
+    def __init__(self, store: Path, units: CorpusUnits) -> None:
+        self.store, self.subject = store, Subject(units, OBJECTIONS)
+
+    def stage(self, name: str, total: int) -> None: ...
+    def advance(self, units: int) -> None: ...
+
+    def say(self, text: str) -> None:
+        if text.startswith("round 1:") and not read_log(Store.open(self.store)):
+            proposals = [Proposal("", name, Decision.EXCLUDE, "objection", "Ana") for name in OBJECTIONS]
+            append(Store.open(self.store), proposals, NOW, subject=self.subject)
+
+
+def test_an_objection_during_the_audit_of_a_list_is_not_signed_past(base: Path) -> None:
+    """The list without the document is another one, which nobody has audited."""
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+    units = CorpusUnits(open_spec(parse_spec(spec("Masking")), base).corpus.hash, "counts.npz", "document")
+    with listening(Objection(base / "store", units)), pytest.raises(InputError, match="was excluded while"):
+        cleared(base, spec("Masking"))
+    assert not (base / "clearance.json").exists()
+    found = cleared(base, spec("Masking"))
+    signed = read_clearance(base / "clearance.json")
+    assert not {*OBJECTIONS} & {*signed.documents}
+    assert len(signed.documents) == found["rounds"][-1]["documents"] == signed.verdicts["clear"]
 
 
 def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, StaleDecision,
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import read_ledger
 from ksdp.storage.codec import write_json_with_checksum
+from ksdp.storage.findings import write_summary
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.reviews.decisions import (
     Policy,
@@ -385,3 +387,14 @@ def test_a_person_is_excluded_before_any_audit_with_all_their_documents(
         say(store, "2", "withdraw")
     decide("ann", "withdraw")
     assert exclusions(store, corpus, "mail.parquet") == states(store, "one") == {}
+
+
+def test_a_group_is_out_with_a_document_of_it(store: Store, audited: Callable[..., str]) -> None:
+    """What is signed of groups was audited of whole ones."""
+    summary = read_summary(store.audit(audited()))
+    write_summary(store.audit("one"), replace(summary, design=replace(summary.design, unit="group")))
+    corpus = replace(corpus_of(["0", "1", "0", "1", "2"]), ids=np.array([f"d{n}" for n in range(5)]))
+    store_corpus(corpus, store.corpus(summary.corpus))
+    subject = Subject(CorpusUnits("sha256:c", "mail.parquet", "document"), {"d2"})
+    append(store, [Proposal("", "d2", Decision.EXCLUDE, "objection", "Ana")], NOW, subject=subject)
+    assert {name: state.exclusion for name, state in states(store, "one").items()} == {"0": read_log(store)[0]}

@@ -74,6 +74,13 @@ def noise_part(deviation: float, parties: int, colluders: int | None) -> float:
     return deviation / math.sqrt(parties - colluders)
 
 
+def noise_left(deviation: float, parties: int, colluders: int, insiders: int) -> float:
+    """The deviation of the noise that is left of all to so many of the parties: no less than to `colluders`."""
+    if insiders <= colluders:
+        return deviation
+    return noise_part(deviation, parties, colluders) * math.sqrt(parties - insiders)
+
+
 @dataclass(frozen=True, eq=False)
 class OneNoiseSum:
     """Answer: the sum over the parties with the noise of one of them, nobody knowing whose; everybody learns it.

@@ -36,7 +36,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import logsumexp, ndtr
 
 from ksdp.audit.numeric.array_types import Floats
 
@@ -50,11 +50,6 @@ STAKES = np.array([*(2.0 ** -np.arange(1, 8)), *(1 - 2.0 ** -np.arange(2, 11))])
 def pair_advantage(distance: NDArray[np.floating] | float) -> Floats:
     """Total variation of two normals of one covariance whose means are this far apart, in standard deviations."""
     return np.asarray(2 * ndtr(np.asarray(distance, dtype=np.float64) / 2) - 1, dtype=np.float64)
-
-
-def pair_distance(advantage: NDArray[np.floating] | float) -> Floats:
-    """How far apart two normals of one covariance are: what `pair_advantage` was given."""
-    return np.asarray(2 * ndtri((1 + np.asarray(advantage, dtype=np.float64)) / 2), dtype=np.float64)
 
 
 def knows_all_others(largest_distance: float | None) -> float:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from ksdp.audit.errors import InputError
+from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import (
     UNIT,
@@ -136,6 +137,8 @@ class BudgetGuard:
     """Name of this run in the ledger."""
     draw: SecretDraw | None = None
     """The party's secret draw; None where all documents enter."""
+    expires: datetime | None = None
+    """The first moment at which the clearance holds no more; None where there is none."""
 
     def check(self) -> None:
         """Refuse a run that would go beyond the budget."""
@@ -163,6 +166,10 @@ class BudgetGuard:
 
     def begin(self) -> None:
         """Write down that the run begins, at the highest price that it may have; once more within the budget."""
+        if self.expires is not None and self.clock() >= self.expires:
+            raise ClearanceError(
+                "expired", f"the clearance expired at {self.expires.isoformat()}. Nothing was sent."
+            )
         with self.ledger.locked():
             price = self._within()
             self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
@@ -199,13 +206,14 @@ def open_guard(
     budget: Path | None,
     clock: Clock,
     draw: SecretDraw | None = None,
+    expires: datetime | None = None,
 ) -> BudgetGuard:
-    """The guard of one run, within the budget as the ledger stands; `draw` as in `Price`."""
+    """The guard of one run, within the budget as the ledger stands; `draw` and `expires` as in `BudgetGuard`."""
     limits = PartyBudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = RunPrices(run) if isinstance(run, Run) else run
-    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex(), draw)
+    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex(), draw, expires)
     guard.check()
     return guard
 

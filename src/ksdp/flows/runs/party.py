@@ -21,6 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ksdp.audit.contract import Mechanism, guarantee_of, traits_of
+from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
@@ -407,6 +408,8 @@ class ContributedDocuments:
     """A line for each excluded document: its id, the audit, the person, the time and the reason."""
     draw: SecretDraw | None = None
     """The party's secret draw of its documents; None: all enter."""
+    expires: datetime | None = None
+    """The first moment at which the clearance holds no more; None without one."""
 
 
 def reviews_of(folder: Path | None) -> Store | None:
@@ -458,13 +461,22 @@ def enter_documents(
             entering, Statement(cleared=False), len(mine), None, own, columns, scope, excluded, draw
         )
     verified = _verified(run, clearance, named, loaded, signer=signer, now=now)
-    rows = np.flatnonzero(verified.clearance.allows(entering.ids))
+    rows, sizes = np.flatnonzero(verified.clearance.allows(entering.ids)), verified.clearance.sizes
+    if sizes.unit == "group":  # it enters as a whole, or not at all
+        broken = unit_names(own, "group")[np.isin(own.ids, list(out))]
+        rows = rows[~np.isin(unit_names(entering, "group")[rows], broken)]
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
-    count = entering_units(verified.clearance, entering)
+    count = entering_units(verified.clearance, restrict(entering, rows))
     check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
-    if run.terms.threshold and not verified.clearance.sizes.every_size:
+    if draw is not None and loaded.from_rows and not sizes.every_size:
+        raise ClearanceError("drawn", f"{clearance.name} {_OTHER_ROWS}")
+    if run.terms.threshold and not sizes.every_size:
         raise ClearanceError("sizes", f"{clearance.name} {_MEASURED}")
+    mechanism = run.terms.mechanism
+    outsider = is_noisy(mechanism) and mechanism.holds_against == 0 and not sizes.coalition
+    if outsider and not sizes.every_size:
+        raise ClearanceError("sizes", f"{clearance.name} {_OUTSIDER}")
     signed = verified.clearance.created.isoformat(timespec="minutes")
     scope = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
     grounds = {
@@ -474,14 +486,21 @@ def enter_documents(
     }
     scope = scope if store is None else _read_from(store)
     statement = Statement(True, verified.file)
-    return ContributedDocuments(
-        restrict(entering, rows), statement, len(mine), grounds, own, columns, scope, excluded, draw
-    )
+    about = columns, scope, excluded, draw, verified.clearance.expires
+    return ContributedDocuments(restrict(entering, rows), statement, len(mine), grounds, own, *about)
 
 
 _MEASURED = (
     "rests on what was measured of parties that stay. Where some may leave (`leave`), two sums differ by what one "
     "party entered: sign on a bound of every attack at every size (`mechanism.epsilon`, `mechanism.advantage`)."
+)
+_OUTSIDER = (
+    "rests on noise of which each party of a run knows its own part: audit and sign with `mechanism.colluders` 1 "
+    "or more, or with a `parties.coalition`."
+)
+_OTHER_ROWS = (
+    "is of rows that the whole corpus weighs, and those of a draw are weighed by themselves: take public weights "
+    '(`corpus.idf = "public"`, `levers.reference`), or a draw of at most the margin.'
 )
 _LATER = "later decisions are not known, as no store was named (--store)"
 _NONE_KNOWN = f"none are known; {_LATER}"
@@ -557,12 +576,11 @@ def _share(drawn: float | None) -> str:
 
 
 def _draw_of(named: _Named, own_hash: str, identity: Ed25519PrivateKey | None) -> SecretDraw | None:
-    """The draw, named by key and unit, and by the corpus where rows are only numbered."""
-    share = named.source.levers.drawn
+    """The draw, named by key, unit and the column that names units, or the corpus where rows are numbered."""
+    share, column = named.source.levers.drawn, named.source.group if named.unit == "group" else named.source.id
     if share is None or identity is None:
         return None
-    numbered = named.unit != "group" and named.source.id is None and named.source.labels is None
-    return SecretDraw(share, " ".join([fingerprint(identity), named.unit, *([own_hash] if numbered else [])]))
+    return SecretDraw(share, " ".join([fingerprint(identity), named.unit, column or own_hash]))
 
 
 def _read(

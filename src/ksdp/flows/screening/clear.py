@@ -339,7 +339,12 @@ def clear(
     chosen = chosen if rules.only is None else chosen.only(rules.only)
     plan = make_plan(Opened.of(decided.spec, open_corpus(opened.corpus(decided.summary.corpus))))
     screened = _screened(opened, plan, decided, chosen, rules.rounds, place)
-    grounds = _grounds(opened, plan.corpus, decided, chosen, screened)
+    grounds, unit = _grounds(opened, plan.corpus, decided, chosen, screened), decided.spec.design.unit
+    late = grounds.excluded.keys() & set(documents_of(plan.corpus, unit, screened.listed))
+    if late and not any(bound.every_size for bound in grounds.bounds):
+        raise InputError(
+            f"{min(late)!r} was excluded while the list was audited, which is another now: clear again."
+        )
     gain: tuple[str, ...] = ()
     clearance = None
     if screened.listed:
@@ -347,7 +352,6 @@ def clear(
         clearance = clearance_of(signing, grounds, opened)
     result = _screen_summary(opened, decided, chosen, screened, grounds, signing, clearance)
     result = dataclasses.replace(result, gain=gain, seconds=round(time.monotonic() - started, 3))
-    unit = decided.spec.design.unit
     members = (plan.corpus.ids, unit_names(plan.corpus, "group")) if unit == "group" else None
     if screened.left_out:
         write_left_out(opened, result.screen, screened.left_out, members)

@@ -399,18 +399,19 @@ def _concerned(written: Mapping[str, Sequence[Entry]], audits: Sequence[str]) ->
 
 
 def _excluded_with_group(store: Store, log: ReviewLog, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:
-    """Documents of a corpus whose group is excluded; nothing where units are groups, or nobody says whose."""
-    groups = _excluded(log, replace(units, unit="group"), four_eyes) if units.unit == "document" else {}
-    corpus = open_corpus(store.corpus(units.corpus)) if groups else None
-    return {} if corpus is None else _with_group(corpus, groups)
+    """Documents of an excluded group, or groups that an excluded document is of; none if nobody says whose."""
+    out = _excluded(log, replace(units, unit="group" if units.unit == "document" else "document"), four_eyes)
+    corpus = open_corpus(store.corpus(units.corpus)) if out else None
+    return {} if corpus is None else _with_group(corpus, out, units.unit)
 
 
-def _with_group(corpus: Corpus, groups: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Documents of a corpus whose group is excluded; none where nobody says whose they are."""
+def _with_group(corpus: Corpus, out: Mapping[str, Entry], unit: str = "document") -> dict[str, Entry]:
+    """Documents whose group is out; where the unit is the group, groups a document of which is out."""
     if corpus.group is None:
         return {}
-    pairs = zip(corpus.ids.tolist(), corpus.group.tolist(), strict=True)
-    return {document: groups[group] for document, group in pairs if group in groups}
+    named = corpus.ids.tolist(), corpus.group.tolist()
+    pairs = zip(*(named if unit == "document" else named[::-1]), strict=True)
+    return {unit: out[other] for unit, other in pairs if other in out}
 
 
 def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,9 @@ from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.party_side import NoisySum
+from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 
 
 def database(rows: int = 3000, scale: float = 1.0) -> Database:
@@ -48,6 +50,17 @@ def test_colluders_leave_enough_noise() -> None:
     assert request.part(5) * math.sqrt(4) == pytest.approx(request.deviation)
     with pytest.raises(CorpusError, match="colluders"):
         request.part(1)
+
+
+@pytest.mark.parametrize("mechanism", [HardtRoth(rank=2), DPNMF(rank=2, sweeps=1)])
+@pytest.mark.parametrize("parties", [2, 3])
+def test_a_coalition_of_more_than_colluders_knows_its_own_noise(mechanism: GaussianReleases, parties: int) -> None:
+    rows = sp.csr_array(np.abs(database().parties[0].toarray()))
+    data = Database((rows,) * parties, frozenset({parties - 1}))
+    request = next(mechanism.party(rows, parties))
+    assert isinstance(request, NoisySum)
+    others = math.sqrt(parties - 1) * request.part(parties)
+    assert mechanism.transcript(data, np.random.default_rng(0))[0].deviation == pytest.approx(others)
 
 
 def test_the_broken_control_has_a_tenth_of_the_noise() -> None:

@@ -17,7 +17,7 @@ from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import check_least, check_positive
-from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
+from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult, noise_left
 from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
     analytic_multiplier,
@@ -227,7 +227,8 @@ class DPNMF(GaussianBasis):
         own = clip_rows(known_rows, self.row_bound)
         topics = self._topics(np.concatenate([sums, weights[..., None]], axis=2), own)
         sums_seen = np.concatenate([sums.ravel(), weights.ravel()])
-        own_noise = self.deviation(sums.shape[-1]) ** 2
+        given = self.deviation(sums.shape[-1]), len(pool.sizes), self.colluders, int(pool.colluding)
+        own_noise = noise_left(*given) ** 2
         parts = {"sums": sums, "weights": weights}
         noise = np.concatenate([np.full(a.size, own_noise + added(name, a)) for name, a in parts.items()])
 

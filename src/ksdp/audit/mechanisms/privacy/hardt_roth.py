@@ -16,7 +16,7 @@ from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
-from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
+from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult, noise_left
 from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
     analytic_multiplier,
@@ -152,8 +152,8 @@ class HardtRoth(NoisyPower):
         return clip_rows(rows, self.row_bound)
 
     def left(self, block: Matrix, sizes: tuple[int, ...], unknown: int) -> float:
-        """All of the noise: what a coalition knows of it is not subtracted."""
-        return self.deviation(block)
+        """All of the noise, but for what a coalition of more than `colluders` knows."""
+        return noise_left(self.deviation(block), len(sizes), self.colluders, len(sizes) - unknown)
 
     def divisor(self, sizes: tuple[int, ...]) -> int:
         """Sums are announced as they are."""

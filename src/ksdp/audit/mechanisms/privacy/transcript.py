@@ -24,6 +24,7 @@ from ksdp.audit.mechanisms.party_side import (
     Sizes,
     Upload,
     drive,
+    noise_left,
 )
 from ksdp.audit.mechanisms.privacy.noise import (
     FRACTION_BITS,
@@ -205,10 +206,11 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
 
 
 def _deviations(sums: Sequence[NoisySum], announcer: Announcer) -> list[float]:
-    if sums[0].colluders is None:
+    colluders, insiders = sums[0].colluders, len(sums) - len(announcer.outside)
+    if colluders is None:
         return [each.deviation for each in sums]
-    makers = announcer.made_by
-    total = sums[0].part(makers) * math.sqrt(makers) if makers else sums[0].deviation
+    makers, unseen = announcer.made_by, noise_left(sums[0].deviation, len(sums), colluders, insiders)
+    total = sums[0].part(makers) * math.sqrt(makers) if makers else unseen
     each = total / math.sqrt(len(announcer.outside))
     return [each if i in announcer.outside else 0.0 for i in range(len(sums))]
 
