@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
-from ksdp.audit.corpus.matrix import Corpus, restrict
+from ksdp.audit.corpus.matrix import Corpus, restrict, unlike_rows
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
@@ -693,7 +693,7 @@ def require_clearance(
         raise ClearanceError("documents", f"{path.name} does not list {many}: leave them out.")
     if audited.matrix.shape[1] != used.matrix.shape[1]:
         raise ClearanceError("documents", f"{Path(data).name} has other columns than the audited corpus.")
-    unlike = np.flatnonzero(np.diff(sp.csr_array(audited.matrix[[rows[n] for n in ids]] != used.matrix).indptr))
+    unlike = unlike_rows(sp.csr_array(audited.matrix[[rows[name] for name in ids]]), used.matrix)
     if len(unlike):
         first = ids[int(unlike[0])]
         raise ClearanceError("documents", f"{first!r} in {Path(data).name} is not the document that was audited.")
