@@ -172,7 +172,7 @@ def test_who_stops_it_while_workers_start_reads_no_trace_and_leaves_nobody() -> 
         preexec_fn=hear_interrupts,
     )
     started = psutil.Process(command.pid)
-    while len(started.children()) < 3 and command.poll() is None:  # the tracker of resources and the first worker
+    while len(started.children(recursive=True)) < 3 and command.poll() is None:  # two helpers and the first worker
         time.sleep(0.01)
     time.sleep(0.5)
     children = started.children(recursive=True)
