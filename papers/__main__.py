@@ -227,7 +227,7 @@ def _pem(experiments: Sequence[pem.Experiment], short: bool) -> outcome.Outcome:
 
 
 @_entry(
-    "pem-figure-2a", "PEM, Figure 2 (a): logistic regression on Adult", ("adult",), (120, 4),
+    "pem-figure-2a", "PEM, Figure 2 (a): logistic regression on Adult", ("adult",), (50, 2),
     "Ten folds with the paper's 1,000 iterations, and 30 beside them; noise is discrete Laplace, of the paper's "
     "L = 28.",
     "Bins of numbers are round and fixed before (quantiles would be a release); the paper does not say which it "
