@@ -31,7 +31,7 @@ def unlike_rows(first: sp.csr_array, second: sp.csr_array) -> NDArray[np.intp]:
     """Rows in which two canonical matrices differ: a rating of 0 is another than one that is missing."""
     rated = [sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape) for m in (first, second)]
     pairs = (first, second), rated
-    return np.flatnonzero(sum(np.diff(sp.csr_array(one != other).indptr) for one, other in pairs))
+    return np.flatnonzero(sum(np.diff(sp.csr_array(mine != theirs).indptr) for mine, theirs in pairs))
 
 
 LARGEST = 1e15
