@@ -83,7 +83,7 @@ def _table_1(folder: Path, short: bool, parts: Memory) -> outcome.Outcome:
 
 @_entry(
     "starts", _PD + "Section 5.1: what the five starts leak, and the recommender's RMSE",
-    ("kos", "movielens-1m"), (60, 10),
+    ("kos", "movielens-1m"), (21, 10),
     "The paper asks whether PD-NMF-Init is more or less revealing than a random start, prints no numbers, and "
     "says of the recommender that results are similar.",
     "A sample of texts by their most frequent terms and of users by the most rated movies, half of them in a run "
@@ -267,7 +267,7 @@ def _compared(name: str) -> Run:
     return run
 
 
-for _name, _minutes in ((_MAILS, (60, 8)), ("20newsgroups", (60, 8)), ("kos", (30, 4))):
+for _name, _minutes in ((_MAILS, (25, 8)), ("20newsgroups", (22, 8)), ("kos", (10, 4))):
     _entry(f"compare-{_name}", f"ksdp, All mechanisms: {_name}", (_name,), _minutes)(_compared(_name))
 
 ELSEWHERE = {
