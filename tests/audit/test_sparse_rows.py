@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.numeric import sparse_rows as module
-from ksdp.audit.numeric.sparse_rows import contents, contents_of, same_rows, take_rows
+from ksdp.audit.numeric.sparse_rows import contents, contents_of, same_rows, take_rows, unlike_rows
 
 from .statistics.linear.who_is_in import some_rows
 
@@ -63,3 +63,10 @@ def test_a_row_that_is_not_there_is_refused(row: int) -> None:
     matrix = sp.csr_array(np.eye(30))
     with pytest.raises(IndexError, match="rows must be from 0 to 29"):
         take_rows(matrix, np.array([0, row]))
+
+
+def test_a_rating_of_0_is_not_a_missing_one() -> None:
+    rated = sp.csr_array(([0.0, 4.0, 2.0], ([0, 1, 2], [1, 0, 2])), shape=(3, 3))
+    missing = sp.csr_array(([4.0, 2.5], ([1, 2], [0, 2])), shape=(3, 3))
+    assert unlike_rows(rated, missing).tolist() == [0, 2]
+    assert unlike_rows(rated, rated).tolist() == []

@@ -247,7 +247,7 @@ class Guarantee:
     unit: str = ""
     """The unit that may change: a record, replaced by another, or an entry of a matrix."""
     trust: str = ""
-    """Who must be honest, then from whom it protects: a report prints it behind "Whom one must trust"."""
+    """Parties that must be honest, then those from whom it protects, as behind "Whom one must trust"."""
     source: str = ""
     epsilon: float | None = None
     """None where it depends on the parties' sizes, or nothing is promised."""

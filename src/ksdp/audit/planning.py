@@ -48,7 +48,7 @@ from ksdp.audit.statistic import Pool, Statistic, own_statistics, statistic_trai
 from ksdp.audit.statistics.further import further_runs, numbers_and_products
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.linear.system import own_mechanism
-from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
+from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic, unlearnt
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
 from ksdp.audit.verdicts.looks import Look, planned_looks
 
@@ -221,7 +221,7 @@ def planned_statistics(
         raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
     if holdings.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
-        each = (GroupMean(statistic) for statistic in chosen if not isinstance(statistic, SimulatedStatistic))
+        each = (GroupMean(statistic) for statistic in unlearnt(chosen))
         chosen = (*chosen, *each, *solved)
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
     if isinstance(mechanism, FunctionMechanism | RecordedRuns):

@@ -27,7 +27,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.specs.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.specs.own_names import names_own_code
 from ksdp.audit.statistic import Documents, Pool, Statistic, statistic_traits
-from ksdp.audit.statistics.simulated import SimulatedStatistic
+from ksdp.audit.statistics.simulated import unlearnt
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 
 STRONGEST = "strongest"
@@ -310,9 +310,7 @@ def try_own_code(plan: Plan) -> None:
         stored = run_observables(plan, 0, 0)
     seen = Observables({array: stored[array].astype(np.float64) for array in plan.releases.seen})
     documents = lane_documents(plan, 0)
-    for statistic in plan.statistics:
-        if isinstance(statistic, SimulatedStatistic):
-            continue
+    for statistic in unlearnt(plan.statistics):
         whose = f"statistic {statistic.name!r}"
         with _trial(whose, "evaluate"):
             values = np.asarray(statistic.evaluate(seen, documents))

@@ -300,9 +300,8 @@ _MENDS = {
 
 def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDocuments, BudgetGuard]:
     """The documents that enter, on what grounds, and within which budget."""
-    from ksdp.flows.interruption import utc_now
-    from ksdp.flows.runs.budget import budget_files, open_guard
-    from ksdp.flows.runs.party import enter_documents
+    from ksdp.flows.runs.budget import budget_files
+    from ksdp.flows.runs.party import enter_documents, guard_of
     from ksdp.storage.keys import load_public
 
     me, private = node.name, node.identity
@@ -322,8 +321,7 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
         for line in (entered.exclusions, *entered.excluded):
             typer.echo(f"excluded  {line}", err=True)
         written, limits = budget_files(me, entering.key)
-        count, about = len(entered.corpus), (entered.draw, entered.expires)
-        guard = open_guard(node.run, entered.corpus.hash, count, written, limits, utc_now, *about)
+        guard = guard_of(node.run, entered, written, limits)
     except ClearanceError as error:
         mend = _MENDS.get(error.failed, "Audit and clear what is run: `ksdp clear SPEC`.")
         raise InputError(f"{error} {mend}") from error

@@ -19,11 +19,11 @@ from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit, SpecError
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.interruption import listening, utc_now
+from ksdp.flows.interruption import listening
 from ksdp.flows.prepare import open_spec
 from ksdp.flows.reviews import Patience, run_approval
-from ksdp.flows.runs.budget import budget_files, open_guard
-from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
+from ksdp.flows.runs.budget import budget_files
+from ksdp.flows.runs.party import Node, enter_documents, guard_of, run_party, run_server
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.flows.screening.clear import DEFAULT_RULES, ClearRules, Signing, audit_and_clear
 from ksdp.protocols.network.mesh import Address
@@ -319,6 +319,4 @@ def party_flow(
             identity=private,
         )
         own, budget = budget_files(me, Path(ledger or key), None if ledger is None else Path(ledger))
-        about = entered.draw, entered.expires
-        guard = open_guard(run, entered.corpus.hash, len(entered.corpus), own, budget, utc_now, *about)
-        return run_party(node, entered, guard)
+        return run_party(node, entered, guard_of(run, entered, own, budget))

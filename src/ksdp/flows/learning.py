@@ -43,7 +43,7 @@ from ksdp.audit.screening.advice import (
 )
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import CorpusSpec, Spec
-from ksdp.audit.statistics.simulated import SimulatedStatistic
+from ksdp.audit.statistics.simulated import unlearnt
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.forecast import documents_wanted
 from ksdp.flows.audits.place import ANYWHERE, Place
@@ -292,7 +292,7 @@ class Search:
         limits, population = self.limits, self.population
         plan = trial_plan(spec, self.weighed(spec), min(limits.documents, population), limits.runs)
         ask = partial(sampled_leak, plan, level=level, population=population, quota=limits.quota)
-        cheap = tuple(statistic for statistic in plan.statistics if not isinstance(statistic, SimulatedStatistic))
+        cheap = unlearnt(plan.statistics)
         if cheap and len(cheap) < len(plan.statistics) and self.speaks_against(leak := ask(statistics=cheap)):
             return leak
         return ask()

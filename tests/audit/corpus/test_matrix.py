@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.preprocessing import normalize
 
-from ksdp.audit.corpus.matrix import Corpus, canonical, tf_idf, unit_rows, unlike_rows
+from ksdp.audit.corpus.matrix import Corpus, canonical, tf_idf, unit_rows
 from ksdp.audit.errors import CorpusError
 
 
@@ -126,10 +126,3 @@ def test_stored_zeros_stay_except_in_rows_without_length():
     units = unit_rows(matrix)
     assert np.diff(units.indptr).tolist() == [2, 0]
     assert units.data.tolist() == [0.0, 1.0]
-
-
-def test_a_rating_of_0_is_not_a_missing_one() -> None:
-    rated = sp.csr_array(([0.0, 4.0, 2.0], ([0, 1, 2], [1, 0, 2])), shape=(3, 3))
-    missing = sp.csr_array(([4.0, 2.5], ([1, 2], [0, 2])), shape=(3, 3))
-    assert unlike_rows(rated, missing).tolist() == [0, 2]
-    assert unlike_rows(rated, rated).tolist() == []

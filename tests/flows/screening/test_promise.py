@@ -104,7 +104,7 @@ def test_what_is_not_proved_promises_nothing(mechanism: HardtRoth, known: int) -
 
 @pytest.mark.parametrize(("colluders", "proved"), [(0, False), (1, True)])
 def test_nothing_is_proved_against_outsiders_alone(colluders: int, proved: bool) -> None:
-    """Whoever takes part sees the sums and knows its own noise, whether or not the audit has a coalition."""
+    """A party of the run sees the sums and knows its own noise, whether or not the audit has a coalition."""
     corpus = Corpus(
         sp.csr_array(np.random.default_rng(3).normal(size=(60, 5))), np.array([f"K{n}" for n in range(60)])
     )

@@ -390,7 +390,7 @@ def test_a_person_is_excluded_before_any_audit_with_all_their_documents(
 
 
 def test_a_group_is_out_with_a_document_of_it(store: Store, audited: Callable[..., str]) -> None:
-    """What is signed of groups was audited of whole ones."""
+    """A clearance of groups rests on an audit of whole groups."""
     summary = read_summary(store.audit(audited()))
     write_summary(store.audit("one"), replace(summary, design=replace(summary.design, unit="group")))
     corpus = replace(corpus_of(["0", "1", "0", "1", "2"]), ids=np.array([f"d{n}" for n in range(5)]))

@@ -27,13 +27,6 @@ def canonical(matrix: sp.csr_array, *, keep_zeros: bool = False) -> sp.csr_array
     return clean
 
 
-def unlike_rows(first: sp.csr_array, second: sp.csr_array) -> NDArray[np.intp]:
-    """Rows in which two canonical matrices differ: a rating of 0 is another than one that is missing."""
-    rated = [sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape) for m in (first, second)]
-    pairs = (first, second), rated
-    return np.flatnonzero(sum(np.diff(sp.csr_array(mine != theirs).indptr) for mine, theirs in pairs))
-
-
 LARGEST = 1e15
 """Sums of squares of numbers up to this one stay within what single precision holds."""
 TOO_LARGE = f"at most {LARGEST:g} can be squared and summed. Divide the column by a constant, or leave it out."

@@ -48,6 +48,11 @@ def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
     return first_row
 
 
+def unlike_rows(first: sp.csr_array, second: sp.csr_array) -> NDArray[np.intp]:
+    """Rows in which two canonical matrices differ: a rating of 0 is another than one that is missing."""
+    return np.flatnonzero(same_rows(first, second) != same_rows(second, second))
+
+
 def contents(rows: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Each content once: where it stands first; which of them every row is, shape (n,); how many rows are it."""
     return contents_of(same_rows(rows, rows))

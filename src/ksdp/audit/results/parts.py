@@ -101,7 +101,7 @@ class GuaranteeSummary:
     sound: bool
     protects: bool
     notes: str
-    advantage: float | None = None
+    advantage: float | None
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> GuaranteeSummary:

@@ -132,6 +132,11 @@ class Summary(StoredSummary):
         return next((bound for bound in self.bounds if bound.by == by), None)
 
     @property
+    def all_proved(self) -> bool:
+        """Whether every document is clear against every attack."""
+        return self.verdicts.every_attack == self.documents
+
+    @property
     def row(self) -> dict[str, Any]:
         """Its line in a table of audits."""
         counts = {"detected": self.detected, "documents": self.documents, "largest_D": self.largest_distance}

@@ -21,7 +21,7 @@ of the best correlation is kept, as training runs left out in turn tell it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -42,7 +42,7 @@ from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
-from ksdp.audit.statistic import Documents, Pool
+from ksdp.audit.statistic import Documents, Pool, Statistic
 from ksdp.audit.statistics.further import LinearRule, Scale, correlations, products_of
 from ksdp.audit.statistics.linear.pilot import placed_database
 
@@ -121,6 +121,11 @@ class SimulatedStatistic:
 
 
 STATISTICS = (SimulatedStatistic(),)
+
+
+def unlearnt(statistics: Iterable[Statistic]) -> tuple[Statistic, ...]:
+    """The statistics that need no training runs."""
+    return tuple(each for each in statistics if not isinstance(each, SimulatedStatistic))
 
 
 def aligned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:

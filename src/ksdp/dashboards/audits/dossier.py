@@ -464,7 +464,7 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     yield f"Something will be computed from data about you and others. {who}{purpose}"
     times = f"{plural(summary.runs, 'time', 'times')}, each time with data drawn anew"
     looked = f"To know, we made the computation {times}, and looked."
-    if counts.every_attack == summary.documents:
+    if summary.all_proved:
         looked = (
             f"A proof answers this. We also made the computation {times}, to check that it does what was proved."
         )
@@ -491,7 +491,7 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
         f"at most {level} of them are expected to be" if rule == "fdr" else f"the chance of any is {level} at most"
     )
     tried = f"We tried the attacks that we know; there may be others. Our answers can be wrong: {wrong}."
-    if counts.every_attack == summary.documents:
+    if summary.all_proved:
         tried = f"It is proved that no attack does better, if {sentences.grounds(summary)}."
     yield f"We tested only whether your data was used. {tried}"
     harm = f" The harm if it were found out: {feared.rstrip('.')}." if (feared := stated.text("harm")) else ""

@@ -363,7 +363,7 @@ def reach(view: AuditModel) -> list[str]:
             "no other document leaks. Smaller leaks are detected where many documents leak. A detected leak is "
             "sensitive only if it is proved to be above the margin."
         ]
-    if view.result.summary.verdicts.every_attack == view.result.summary.documents:
+    if view.result.summary.all_proved:
         sentences.append("A proof makes every document clear; the runs only check it.")
     elif certified < view.result.summary.spec.decision_in_run.margin:
         sentences.append(
@@ -473,8 +473,8 @@ def correction(summary: Summary) -> str:
 
 def proof_of_all(summary: Summary) -> BoundSummary | None:
     """The bound that makes every document clear; None where a test was needed, or something is not clear."""
-    every = summary.verdicts.every_attack == summary.documents
-    return next((bound for bound in summary.bounds if every and bound.certified == summary.documents), None)
+    bounds = summary.bounds if summary.all_proved else ()
+    return next((bound for bound in bounds if bound.certified == summary.documents), None)
 
 
 def how_sure(summary: Summary) -> str:
@@ -511,7 +511,7 @@ def headline(summary: Summary) -> str:
             f"{name} gives away {count(verdicts.sensitive)} of {everything}: anybody who sees what it "
             f"announces can tell {better} whether {each} took part. {wrong}"
         )
-    if verdicts.every_attack == total:
+    if summary.all_proved:
         return (
             f"All {everything} are clear: no attack of any kind on {name} has an advantage above "
             f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
@@ -565,7 +565,7 @@ def layers(summary: Summary) -> list[tuple[str, list[str]]]:
         return []
     risk, unit = summary.risk.measured, summary.design.unit
     margin = decimal(risk.margin)
-    if summary.verdicts.every_attack == summary.documents:
+    if summary.all_proved:
         measured = [f"A proof bounds the advantage of every attack on each {unit} by the margin, {margin}."]
     else:
         largest = f"The largest measured advantage of one {unit} is {decimal(risk.largest)}."

@@ -30,7 +30,7 @@ from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.specs.own_names import mechanism_words
-from ksdp.audit.statistics.simulated import SimulatedStatistic
+from ksdp.audit.statistics.simulated import unlearnt
 from ksdp.audit.verdicts.power import (
     minimal_detectable,
     runs_for_limit,
@@ -265,7 +265,7 @@ def _forecast(plan: Plan) -> dict[str, Any]:
 
 def _seconds_of_a_run(plan: Plan) -> float:
     """CPU seconds of a run and its statistics without those that are learnt; the first run imports."""
-    statistics = [each for each in plan.statistics if not isinstance(each, SimulatedStatistic)]
+    statistics = unlearnt(plan.statistics)
     for _ in range(2):
         began, block = time.process_time(), Block(0, 0, 1)
         measure(plan, block, sample(plan, block), statistics)

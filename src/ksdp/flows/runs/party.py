@@ -35,7 +35,7 @@ from ksdp.audit.reviewing import excluded_words, exclusion_row
 from ksdp.audit.screening.clearance import MechanismIdentity, entering_units
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.flows.interruption import Clock, utc_now
-from ksdp.flows.runs.budget import BudgetGuard
+from ksdp.flows.runs.budget import BudgetGuard, open_guard
 from ksdp.flows.runs.protocol_files import Run, features_hash
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
@@ -467,16 +467,16 @@ def enter_documents(
         rows = rows[~np.isin(unit_names(entering, "group")[rows], broken)]
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
-    count = entering_units(verified.clearance, restrict(entering, rows))
+    entering = restrict(entering, rows)
+    count = entering_units(verified.clearance, entering)
     check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
-    if draw is not None and loaded.from_rows and not sizes.every_size:
-        raise ClearanceError("drawn", f"{clearance.name} {_OTHER_ROWS}")
-    if run.terms.threshold and not sizes.every_size:
-        raise ClearanceError("sizes", f"{clearance.name} {_MEASURED}")
-    mechanism = run.terms.mechanism
-    outsider = is_noisy(mechanism) and mechanism.holds_against == 0 and not sizes.coalition
-    if outsider and not sizes.every_size:
-        raise ClearanceError("sizes", f"{clearance.name} {_OUTSIDER}")
+    if not sizes.every_size:  # it was measured: a run that differs was not
+        if draw is not None and loaded.from_rows:
+            raise ClearanceError("drawn", f"{clearance.name} {_OTHER_ROWS}")
+        if run.terms.threshold:
+            raise ClearanceError("sizes", f"{clearance.name} {_MEASURED}")
+        if is_noisy(mechanism := run.terms.mechanism) and mechanism.holds_against == 0 and not sizes.coalition:
+            raise ClearanceError("sizes", f"{clearance.name} {_OUTSIDER}")
     signed = verified.clearance.created.isoformat(timespec="minutes")
     scope = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
     grounds = {
@@ -485,9 +485,14 @@ def enter_documents(
         "reviewer": verified.clearance.reviewer,
     }
     scope = scope if store is None else _read_from(store)
-    statement = Statement(True, verified.file)
     about = columns, scope, excluded, draw, verified.clearance.expires
-    return ContributedDocuments(restrict(entering, rows), statement, len(mine), grounds, own, *about)
+    return ContributedDocuments(entering, Statement(True, verified.file), len(mine), grounds, own, *about)
+
+
+def guard_of(run: Run, entered: ContributedDocuments, ledger: Path, budget: Path | None) -> BudgetGuard:
+    """The guard of a run that these documents enter."""
+    corpus, count = entered.corpus.hash, len(entered.corpus)
+    return open_guard(run, corpus, count, ledger, budget, utc_now, entered.draw, entered.expires)
 
 
 _MEASURED = (

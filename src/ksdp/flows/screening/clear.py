@@ -19,11 +19,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
-from ksdp.audit.corpus.matrix import Corpus, restrict, unlike_rows
+from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.schema import exact_throughout, opened
+from ksdp.audit.numeric.sparse_rows import unlike_rows
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan

@@ -32,14 +32,14 @@ _CHUNK = 256 * 1024
 _ZEROS = bytes(_CHUNK)
 
 
-def counter_mode(key: bytes) -> CipherContext:
-    """AES-128-CTR at block 0."""
-    return Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK))).encryptor()
+def counter_mode(key: bytes, number: int = 0) -> CipherContext:
+    """AES-128-CTR at block `number` times 2^64."""
+    return Cipher(algorithms.AES(key), modes.CTR((number << 64).to_bytes(_BLOCK, "big"))).encryptor()
 
 
-def keystream(cipher: CipherContext, n_bytes: int, start: int = 0) -> NDArray[np.uint8]:
-    """AES-128-CTR of zeros from block number `start` times 2^64."""
-    cipher.reset_nonce((start << 64).to_bytes(_BLOCK, "big"))
+def keystream(cipher: CipherContext, n_bytes: int, number: int = 0) -> NDArray[np.uint8]:
+    """AES-128-CTR of zeros from block `number` times 2^64."""
+    cipher.reset_nonce((number << 64).to_bytes(_BLOCK, "big"))
     out = np.empty(n_bytes + 15, dtype=np.uint8)
     cipher.update_into(bytes(n_bytes), out.data)
     return out[:n_bytes]
@@ -72,8 +72,7 @@ class Keystream:
             raise ProtocolError("A mask key has given 1 TiB, all that it may: agree on new keys.")
         self._next = number + 1
         self._blocks += blocks
-        counter = number.to_bytes(8, "big") + bytes(8)
-        return Cipher(algorithms.AES(self._key), modes.CTR(counter)).encryptor()
+        return counter_mode(self._key, number)
 
     def add_to(self, total: NDArray[np.uint64], number: int) -> None:
         """Add this number's stream, in place, modulo 2^64; the number is used up."""

@@ -409,9 +409,8 @@ def _with_group(corpus: Corpus, out: Mapping[str, Entry], unit: str = "document"
     """Documents whose group is out; where the unit is the group, groups a document of which is out."""
     if corpus.group is None:
         return {}
-    named = corpus.ids.tolist(), corpus.group.tolist()
-    pairs = zip(*(named if unit == "document" else named[::-1]), strict=True)
-    return {unit: out[other] for unit, other in pairs if other in out}
+    names, others = (corpus.ids, corpus.group) if unit == "document" else (corpus.group, corpus.ids)
+    return {n: out[other] for n, other in zip(names.tolist(), others.tolist(), strict=True) if other in out}
 
 
 def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) -> dict[str, str]:

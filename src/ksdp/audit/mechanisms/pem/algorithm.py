@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, VectorBlock, choose_large
+from ksdp.audit.numeric.sparse_rows import arrays_of
 from ksdp.audit.randomness import RandomBytes, os_random
 
 Array = NDArray[Any]
@@ -114,7 +115,7 @@ def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array
     """Every row's part of every block, clipped and rounded to whole steps, int64."""
     if not np.isfinite(rows.data).all():
         raise InputError("`map_in_client` returned NaN or infinity.")
-    sizes = [block.size for block in blocks]
+    block_of = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
     # Without a cap, scaling alone bounds an entry.
     highest = np.array([np.inf if block.cap is None else block.cap_steps for block in blocks])
     lowest = np.where([block.nonnegative for block in blocks], 0.0, -highest)
@@ -122,21 +123,14 @@ def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array
     bounds = np.array([float(block.bound_steps) for block in blocks])
     if rows.shape[0] * max((block.cap_steps for block in blocks), default=0) >= 2**62:
         raise InputError("The sum of so many records may leave 64 bits: ask for fewer fraction bits.")
-    steps = _steps(
-        rows.data,
-        rows.indices,
-        rows.indptr,
-        np.repeat(np.arange(len(blocks)), sizes),
-        np.array([lowest, highest, scales, bounds]),
-    )
+    steps = _steps(*arrays_of(rows), block_of, np.array([lowest, highest, scales, bounds]))
     return sp.csr_array((steps, rows.indices, rows.indptr), shape=rows.shape)
 
 
 @njit(cache=True, nogil=True)
-def _steps(data: Array, indices: Array, indptr: Array, block_of: Array, limits: Array) -> NDArray[np.int64]:
+def _steps(indptr: Array, indices: Array, data: Array, block_of: Array, limits: Array) -> NDArray[np.int64]:
     """Entries in steps; `limits` has lowest, highest, scale and bound of every block."""
-    steps = np.empty(len(data))
-    norms = np.empty(limits.shape[1])
+    steps, norms = np.empty(len(data)), np.empty(limits.shape[1])
     for row in range(len(indptr) - 1):
         start, stop = indptr[row], indptr[row + 1]
         norms[:] = 0.0

@@ -122,7 +122,7 @@ class Promise:
     bound: float
     """Bound of the advantage, also of somebody who knows all other records."""
     trust: str
-    """Who must be honest, and from whom it protects then."""
+    """Parties that must be honest, and those from whom it then protects."""
     every_size: bool
     """Whether it is the same for parties of any size."""
 
