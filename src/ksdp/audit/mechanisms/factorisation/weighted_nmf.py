@@ -128,8 +128,8 @@ def _sweep(
 
 
 @njit(cache=True, nogil=True)
-def _fit(rows: Rows, T: Matrix, gamma: float, delta: float, sweeps: int, tolerance: float) -> Matrix:
-    topics = T.shape[0]
+def _fit(rows: Rows, columns: Matrix, gamma: float, delta: float, sweeps: int, tolerance: float) -> Matrix:
+    topics = columns.shape[1]
     n = rows.indptr.size - 1
     W = np.zeros((n, topics))
     fits = np.empty((1, topics))
@@ -138,11 +138,11 @@ def _fit(rows: Rows, T: Matrix, gamma: float, delta: float, sweeps: int, toleran
         fits[:] = 0.0
         gram[:] = 0.0
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
-            j = rows.columns[p]
+            column = columns[rows.columns[p]]
             for t in range(topics):
-                fits[0, t] += rows.data[p] * T[t, j]
+                fits[0, t] += rows.data[p] * column[t]
                 for u in range(topics):
-                    gram[t, u] += T[t, j] * T[u, j]
+                    gram[t, u] += column[t] * column[u]
         descend(fits, gram, gamma, delta, W[i : i + 1], sweeps, tolerance)
     return W
 
@@ -188,7 +188,8 @@ def fit_observed_coefficients(
     """Return the non-negative W, shape (n, k), that fits T best to the observed entries of each row."""
     gamma, delta = check_penalties(gamma=gamma, delta=delta)
     rows, features = stack([matrix])
-    W: Matrix = _fit(rows, check_start(T, features), gamma, delta, FIT_SWEEPS, tolerance)
+    columns = np.ascontiguousarray(check_start(T, features).T)
+    W: Matrix = _fit(rows, columns, gamma, delta, FIT_SWEEPS, tolerance)
     return W
 
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssymv
 from scipy.linalg.lapack import dpotri
@@ -18,7 +17,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from ksdp.audit.contract import Database, Observables, traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.pd_svd import hidden_mean
-from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
+from ksdp.audit.mechanisms.factorisation.rri_nmf import stack
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients, observed_residual
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
@@ -313,21 +313,30 @@ class StationaryContributions(EntryContributions):
 
     def entered(self, rows: sp.csr_array) -> Floats:
         """Return the contribution of each entry to every row of its column, shape (nnz, k)."""
-        w = fit_observed_coefficients(rows, self.topics, gamma=self.gamma, delta=self.delta)
-        entries = np.empty((rows.nnz, self.lines))
-        _enter(*arrays_of(rows), np.ascontiguousarray(self.topics.T), w, entries)
-        return entries
+        weights, residual = self._fit(rows)
+        entries = np.repeat(weights, np.diff(rows.indptr), axis=0) * residual.data[:, None]
+        return np.where(self.topics.T[rows.indices] > 0.0, entries, 0.0)
 
+    def _fit(self, rows: sp.csr_array) -> tuple[Floats, sp.csr_array]:
+        """w, shape (n, k), and x - w T at the entries."""
+        weights = fit_observed_coefficients(rows, self.topics, gamma=self.gamma, delta=self.delta)
+        residual = observed_residual(stack([rows])[0], self.topics, weights)
+        return weights, sp.csr_array((residual, rows.indices, rows.indptr), shape=rows.shape)
 
-@njit(cache=True, nogil=True)
-def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, entries: Any) -> None:
-    for i in range(weights.shape[0]):
-        for p in range(indptr[i], indptr[i + 1]):
-            residual = data[p]
-            for t in range(weights.shape[1]):
-                residual -= weights[i, t] * topics[indices[p], t]
-            for t in range(weights.shape[1]):
-                entries[p, t] = weights[i, t] * residual if topics[indices[p], t] > 0.0 else 0.0
+    @cached_property
+    def _fitted(self) -> tuple[Floats, sp.csr_array]:
+        return self._fit(self.rows)
+
+    def _matvec(self, direction: Floats) -> Floats:
+        weights, residual = self._fitted
+        panel = np.where(self.topics > 0.0, np.ravel(direction).reshape(self.topics.shape), 0.0)
+        return np.asarray(((residual @ panel.T) * weights).sum(axis=1))
+
+    def _added(self, shares: Floats, squared: bool) -> Floats:
+        weights, residual = self._fitted
+        if squared:
+            weights, residual = np.square(weights), residual.power(2)
+        return np.where(self.topics > 0.0, (residual.T @ (shares[:, None] * weights)).T, 0.0).ravel()
 
 
 def are_rated(documents: Documents) -> bool:
