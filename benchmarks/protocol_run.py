@@ -151,7 +151,7 @@ def entered_rows(read: Run, folder: Path, party: str, kind: str) -> sp.csr_array
         folder / f"{party}.{kind}",
         clearance=None,
         uncleared=True,
-        signer=load_private(folder / f"{party}.key").public_key(),
+        identity=load_private(folder / f"{party}.key"),
         now=datetime.now().astimezone(),
     ).corpus.matrix
 

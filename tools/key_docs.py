@@ -29,7 +29,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
             "[timeouts]": protocol_file.TimeoutsSpec,
             "[shares]": protocol_file.SharesSpec,
             "[leave]": protocol_file.LeaveSpec,
-            "[[parties]], [server]": protocol_file.PartySpec,
+            "[[parties]], [server]": protocol_file.EnteringSpec,
         },
     ),
     "A budget ([what runs cost together](protocol-run.md#what-runs-cost-together))": (

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -140,6 +140,15 @@ def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
     assert len([one for one in heard if one.category is ConvergenceWarning]) == 1
     assert {"match:coef_", "sum:intercept_"} <= set(regression.summary.statistics)
     assert not regression.summary.unread
+    largest = []
+
+    class Heard(LinearRegression):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> Any:
+            largest.append(y.max())
+            return super().fit(X, y)
+
+    ksdp.audit(counts, Heard(), y=np.full(24, 1e4), **half)
+    assert set(largest) == {1e4}, "numbers are no labels"
     with pytest.raises(InputError, match="no fitted attribute 'secret_'"):
         ksdp.audit(counts, KMeans(2, n_init=1), publishes=["secret_"], **FEW)
 

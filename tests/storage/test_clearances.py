@@ -66,6 +66,17 @@ def test_a_run_below_the_audited_sizes_is_refused_unless_a_bound_holds_at_every_
     check_sizes(path, clearance(sizes=replace(sizes, every_size=True)), 1, 2)
 
 
+def test_a_run_with_fewer_documents_of_others_than_hid_the_party_s_own_is_refused() -> None:
+    alone, path = replace(SIZES, size=95, coalition=40), Path("mail.clearance")
+    check_sizes(path, clearance(sizes=alone), 95, 2, 0)  # a coalition's documents hide nothing
+    hidden = replace(alone, honest=60)
+    for others in (None, 100):
+        check_sizes(path, clearance(sizes=hidden), 95, 3, others)
+    with pytest.raises(ClearanceError, match="enter at least 99 documents.* had 100 of theirs.*`enters = NUMBER`"):
+        check_sizes(path, clearance(sizes=hidden), 95, 3, 99)
+    check_sizes(path, clearance(sizes=replace(hidden, every_size=True)), 1, 2, 0)
+
+
 def test_what_is_signed_is_never_replaced(written: Path) -> None:
     before = written.read_bytes()
     with pytest.raises(InputError, match="exists, and is never replaced"):

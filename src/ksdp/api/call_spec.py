@@ -6,6 +6,7 @@ import ast
 import inspect
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,9 +227,10 @@ def _with_labels(corpus: Corpus, labels: Any) -> Corpus:
         raise InputError(f"`y` must have one label a document ({len(corpus)}); got {len(targets)}.")
     if corpus.left_out:
         raise InputError("documents without features cannot have labels; leave them out of the data and of `y`.")
-    codes = np.unique(targets, return_inverse=True)[1].astype(np.float64)
+    numbers = targets.dtype.kind in "biuf"
+    codes = (targets if numbers else np.unique(targets, return_inverse=True)[1]).astype(np.float64)
     matrix = sp.csr_array(sp.hstack([corpus.matrix, sp.csr_array(codes[:, None])], format="csr"))
-    return Corpus(matrix, corpus.ids, corpus.party, corpus.group, corpus.left_out, from_rows=corpus.from_rows)
+    return replace(corpus, matrix=matrix)
 
 
 def _mechanism(

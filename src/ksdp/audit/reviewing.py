@@ -385,14 +385,14 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
             pass
 
 
-def exclusion_row(document: str, entry: Entry) -> dict[str, str]:
+def exclusion_row(document: str, entry: Entry, absent: bool = False) -> dict[str, str]:
     """Return the row of an excluded document: audit, person, time and reason."""
     return {
         "document": document,
         "audit": entry.audit,
         "who": entry.reviewer,
         "at": entry.at.isoformat(),
-        "reason": entry.reason,
+        "reason": entry.reason + (" (nothing in the corpus has this name)" if absent else ""),
     }
 
 

@@ -313,9 +313,9 @@ def _entered(node: Node[Run], entering: EnteringOptions) -> tuple[ContributedDoc
             entering.corpus,
             clearance=entering.clearance,
             uncleared=entering.uncleared,
-            signer=load_public(entering.signer) if entering.signer else private.public_key(),
-            now=datetime.now(UTC),
             identity=private,
+            now=datetime.now(UTC),
+            signer=load_public(entering.signer) if entering.signer else None,
             reviews=entering.store,
         )
         for line in (entered.exclusions, *entered.excluded):

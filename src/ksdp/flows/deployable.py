@@ -314,9 +314,8 @@ def party_flow(
             Path(corpus),
             clearance=None if clearance is None else Path(clearance),
             uncleared=uncleared,
-            signer=private.public_key(),
-            now=datetime.now(UTC),
             identity=private,
+            now=datetime.now(UTC),
         )
         own, budget = budget_files(me, Path(ledger or key), None if ledger is None else Path(ledger))
         return run_party(node, entered, guard_of(run, entered, own, budget))

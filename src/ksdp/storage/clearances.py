@@ -265,9 +265,11 @@ def require_new(path: Path) -> None:
         raise InputError(f"{path} exists, and is never replaced. Name another file, or move it.")
 
 
-def check_sizes(path: Path, clearance: Clearance, entering: int, parties: int | None = None) -> None:
-    """Refuse a run with fewer documents (or groups) of the party, or fewer parties, than were audited."""
-    if why := clearance.sizes.refused(entering, parties):
+def check_sizes(
+    path: Path, clearance: Clearance, entering: int, parties: int | None = None, others: int | None = None
+) -> None:
+    """Refuse a run with fewer documents (or groups) of the party or of others, or fewer parties, than audited."""
+    if why := clearance.sizes.refused(entering, parties, others):
         raise ClearanceError("sizes", f"{path.name} is of other sizes: {why}.")
 
 

@@ -32,6 +32,7 @@ from ksdp.storage.readers.tables import (
     read_labels,
     read_ratings,
     read_table,
+    row_numbers,
 )
 from ksdp.storage.readers.text import read_texts, term_counts
 
@@ -221,7 +222,8 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool, edited: EditedRows |
     documents = labels.take(kept)
     left_out = (*source.dropped, *labels.ids[absent].tolist())
     columns = (documents.ids, documents.party, documents.group)
-    return Corpus(matrix[kept], *columns, left_out, source.taken, file.from_rows)
+    numbered = file.spec.id is None and file.kind != "ratings" and bool((labels.ids == row_numbers(counted)).all())
+    return Corpus(matrix[kept], *columns, left_out, source.taken, file.from_rows, numbered)
 
 
 def load_edited(
@@ -254,10 +256,11 @@ def left_names(here: CorpusSpec) -> tuple[str, ...]:
 
 def rows_hash(spec: CorpusSpec, base: Path) -> str:
     """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns."""
-    here, _copies = fetched(spec, base, COLUMN_FILES)
-    if here.missing == "median":
+    file = find_source(spec, base)
+    if file.spec.missing == "median":
         raise SpecError("`corpus.missing` median is of one file: fill the numbers before a run among parties.")
-    settings = here.model_dump(mode="json", include={"weighting", "idf", "rows", "stop_words", "levers"})
+    settings = file.spec.model_dump(mode="json", include={"idf", "stop_words", "levers"})
+    settings |= {"weighting": file.weighting, "rows": file.rows}
     for key in LEVER_FILES:
         name = settings["levers"][key]
         if name is not None:
@@ -304,7 +307,7 @@ class RawCorpus:
 
     file: SourceFile
     matrix: sp.csr_array
-    """Canonical; a stored zero is a rating, and nothing elsewhere."""
+    """Canonical; a stored zero is a rating, or what a sparse matrix in memory means by it."""
     labels: Labels
     names: tuple[str, ...] | None = None
     """Names of the columns before any lever, if the spec has them."""
@@ -320,7 +323,8 @@ class RawCorpus:
         cls, file: SourceFile, matrix: sp.csr_array, labels: Labels, names: tuple[str, ...] | None = None
     ) -> RawCorpus:
         """The same of a matrix in any form."""
-        return cls(file, canonical(matrix, keep_zeros=file.kind == "ratings"), labels, names)
+        keep_zeros = file.kind == "ratings" or file.spec.in_memory
+        return cls(file, canonical(matrix, keep_zeros=keep_zeros), labels, names)
 
     @property
     def features(self) -> int:

@@ -120,6 +120,8 @@ def _labels(column: Sequence[str] | None, rows: int, name: str) -> NDArray[np.st
         return None
     if len(column) != rows:
         raise CorpusError(f"`{name}` must have one entry a document ({rows}); got {len(column)}.")
+    if any(entry is None or entry != entry for entry in column):
+        raise CorpusError(f"`{name}` must name every document; one entry at least is missing.")
     return np.array([str(entry) for entry in column], dtype=np.str_)
 
 

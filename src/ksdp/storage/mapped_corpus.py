@@ -31,11 +31,14 @@ CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json
 def store_corpus(corpus: Corpus, folder: Path) -> None:
     """Write a corpus, unless it is there, whole and as it was written; `corpus.json` comes last.
 
-    Of two corpora with equal numbers, the stored one is the one whose rows decide its columns or weights.
+    Of two corpora with equal numbers, what is said of either is stored of both.
     """
-    stored = checksums_hold(folder / name for name in CORPUS_FILES)
-    if stored and (not corpus.from_rows or open_corpus(folder).from_rows):
-        return
+    there = open_corpus(folder) if checksums_hold(folder / name for name in CORPUS_FILES) else None
+    from_rows, numbered = corpus.from_rows, corpus.numbered
+    if there is not None:
+        from_rows, numbered = there.from_rows or from_rows, there.numbered or numbered
+        if (from_rows, numbered) == (there.from_rows, there.numbered):
+            return
     for part in _PARTS:
         array = getattr(corpus.matrix, part)
 
@@ -54,7 +57,8 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
         "hash": corpus.hash,
         "shape": list(corpus.matrix.shape),
         "left_out": list(corpus.left_out),
-        "from_rows": corpus.from_rows,
+        "from_rows": from_rows,
+        "numbered": numbered,
     }
     write_json_with_checksum(folder / "corpus.json", header)
 
@@ -72,7 +76,7 @@ def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]
     check_corpus(folder)
     try:
         read = json.loads(read_stored(folder / "corpus.json"))
-        header = {key: read[key] for key in ("hash", "shape", "left_out", "from_rows")}
+        header = {key: read[key] for key in ("hash", "shape", "left_out", "from_rows", "numbered")}
         data, indices, indptr = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS)
         labels = whole_table(folder / "ids.parquet")
     except (KeyError, OSError, ValueError, pa.ArrowException) as error:
@@ -99,8 +103,8 @@ def _opened(folder: Path, written: tuple[int, ...]) -> Corpus:
         for name in ("party", "group")
     }
     ids = np.array(labels.column("id").to_pylist(), dtype=np.str_)
-    out, from_rows = tuple(header["left_out"]), header["from_rows"]
-    corpus = Corpus(matrix, ids, columns["party"], columns["group"], out, from_rows=from_rows)
+    about = {name: header[name] for name in ("from_rows", "numbered")}
+    corpus = Corpus(matrix, ids, columns["party"], columns["group"], tuple(header["left_out"]), **about)
     # The files are what was written, and what was written had this hash.
     corpus.__dict__["hash"] = header["hash"]
     return corpus

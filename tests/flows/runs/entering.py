@@ -77,7 +77,7 @@ def agreed(base: Path, names: Sequence[str], corpus: dict[str, Any], mechanism: 
 def enter(run: Run, base: Path, name: str, **other: Any) -> ContributedDocuments:
     """All documents of a party's spec, without a clearance unless `other` says so."""
     key = load_private(base / f"{name}.key")
-    said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
+    said = {"clearance": None, "uncleared": True, "identity": key, "now": NOW}
     return enter_documents(run, base / f"{name}.toml", **(said | other))
 
 

@@ -58,8 +58,8 @@ class Two:
         """Both, ada on her guard."""
         entered = {}
         for name in ("ada", "bob"):
-            signer = load_private(self.folder / f"{name}.key").public_key()
-            said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": signer, "now": NOW}
+            key = load_private(self.folder / f"{name}.key")
+            said: dict[str, Any] = {"clearance": None, "uncleared": True, "identity": key, "now": NOW}
             entered[name] = enter_documents(run, self.folder / f"{name}.npz", **said)
         return played(run, self.folder, self.folder / out, entered, {"ada": guard})
 

@@ -97,7 +97,7 @@ class Files:
         """Ada's clearance, right but for the changes."""
         run, mechanism = read_run(self.protocol()), read_run(self.protocol()).terms.mechanism
         signer, corpus = self.key(changes.pop("signer", "ada")), changes.pop("of", self.folder / "ada.npz")
-        said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": signer.public_key(), "now": NOW}
+        said: dict[str, Any] = {"clearance": None, "uncleared": True, "identity": signer, "now": NOW}
         whole = enter_documents(run, corpus, **said).corpus
         changes = {"expires": NOW + timedelta(days=9)} | changes
         clearance = clearance_of(whole, mechanism, whole.ids.tolist(), NOW, **changes)
@@ -127,7 +127,7 @@ def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: 
     )
     spec, base = read_spec_file(spec_file)
     signed = files.clear(of=spec_file, sizes=replace(SIZES, size=audited), spec=spec.binding)
-    entering = {"clearance": signed, "uncleared": False, "signer": files.key("ada").public_key(), "now": NOW}
+    entering = {"clearance": signed, "uncleared": False, "identity": files.key("ada"), "now": NOW}
     check = files.command(corpus=spec_file, clearance=signed)
     if fits:
         assert "8 of 8 enter on their clearance" in typed(*check, code=1).stderr  # nobody else is there
@@ -392,7 +392,7 @@ def test_a_party_that_waits_in_a_run_is_found_and_its_run_is_not_touched(files: 
 
     def go(name: str) -> None:
         corpus = files.folder / f"{name}.npz"
-        said = {"clearance": None, "uncleared": True, "signer": files.key(name).public_key(), "now": NOW}
+        said = {"clearance": None, "uncleared": True, "identity": files.key(name), "now": NOW}
         entered = enter_documents(read_run(protocol), corpus, **said)
         ends[name] = run_party(files.node(name, protocol), entered)
 

@@ -106,6 +106,6 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
 def test_a_url_is_refused_before_anything_is_read(keys: str, named: str, tmp_path: Path) -> None:
     spec, run = tmp_path / "spec.toml", SimpleNamespace(spec=None)
     spec.write_text(f'[corpus]\n{keys}\n[mechanism]\nname = "pd-svd"\n')
-    asked: dict[str, Any] = {"signer": None, "now": None, "clearance": None, "uncleared": True}
+    asked: dict[str, Any] = {"identity": None, "now": None, "clearance": None, "uncleared": True}
     with pytest.raises(InputError, match=f"`corpus.{named}` is at a URL"):
         party.enter_documents(cast(Any, run), spec, **asked)

@@ -67,7 +67,7 @@ class Organisations:
 
     def enter(self, run: Run, name: str, **other: Any) -> Any:
         key = load_private(self.folder / f"{name}.key")
-        said = {"clearance": None, "uncleared": False, "signer": key.public_key(), "now": NOW}
+        said = {"clearance": None, "uncleared": False, "identity": key, "now": NOW}
         return enter_documents(run, self.folder / f"{name}.npz", **(said | other))
 
     def clear(self, run: Run, name: str, ids: list[str], signer: str | None = None, **changes: Any) -> Path:
@@ -172,7 +172,8 @@ def test_without_a_clearance_nobody_enters_anything_unless_it_is_written_out(thr
 def test_who_was_excluded_enters_no_run_whatever_is_signed(three: Organisations, tmp_path: Path) -> None:
     read = read_run(three.protocol())
     path = three.clear(read, "ada", ["1", "2", "3"])  # signed before the exclusion
-    subject = Subject(CorpusUnits("sha256:another", "elsewhere/ada.npz", "document"), {"2", "9"})
+    whole = three.enter(read, "ada", uncleared=True).corpus.hash
+    subject = Subject(CorpusUnits(whole, "elsewhere/ada.npz", "document"), {"2", "9"})
     decide(tmp_path / "store", subject, ["2"], "exclude", "objection", "Ana", NOW)
     for grounds in ({"clearance": path}, {"uncleared": True}):
         entered = three.enter(read, "ada", reviews=tmp_path / "store", **grounds)
@@ -180,6 +181,10 @@ def test_who_was_excluded_enters_no_run_whatever_is_signed(three: Organisations,
         assert entered.excluded == ("2 without an audit by Ana on 2026-06-01: objection",)
     decide(tmp_path / "store", subject, ["2"], "withdraw", "agreed after all", "Ana", NOW)
     assert len(three.enter(read, "ada", clearance=path, reviews=tmp_path / "store").corpus) == 3
+    subject = Subject(CorpusUnits("sha256:another", "elsewhere/ada.npz", "document"), {"2", "9"})
+    decide(tmp_path / "store", subject, ["9"], "exclude", "objection", "Ana", NOW)
+    with pytest.raises(InputError, match=r"row 9 of .*ada.npz was excluded before the file or its spec changed"):
+        three.enter(read, "ada", clearance=path, reviews=tmp_path / "store")
 
 
 @pytest.mark.parametrize(
@@ -225,6 +230,33 @@ def test_run_checks_the_file_and_says_who_is_there(three: Organisations) -> None
         said = json.loads(typed("run", protocol, "--json", code=0).stdout)
     assert said["absent"] == ["ada", "cyd"]
     assert said["terms"]["mechanism.rank"] == 2
+
+
+def test_a_clearance_measured_among_others_documents_needs_so_many_of_them(three: Organisations) -> None:
+    """Nobody sees how many documents others enter: the file says how many at least, and each keeps to it."""
+    protocol = three.protocol()
+    said = protocol.read_text()
+
+    def agreed(**least: int) -> Run:
+        text = said
+        for name, number in least.items():
+            text = text.replace(f'name = "{name}"\n', f'name = "{name}"\nenters = {number}\n')
+        protocol.write_text(text)
+        return read_run(protocol)
+
+    ids = three.enter(agreed(), "ada", uncleared=True).corpus.ids.tolist()
+    path = three.clear(agreed(), "ada", ids, sizes=replace(SIZES, honest=20))
+    for few in (agreed(), agreed(bob=12), agreed(ada=12, bob=12, cyd=7)):
+        with pytest.raises(ClearanceError, match="which hid the party's own") as caught:
+            three.enter(few, "ada", clearance=path)
+        assert caught.value.failed == "sizes"
+    enough = agreed(bob=12, cyd=8)
+    assert three.enter(enough, "ada", clearance=path).statement.cleared
+    assert enough.terms.digest not in (agreed().terms.digest, agreed(bob=12, cyd=9).terms.digest)
+    for grounds in ({"uncleared": True}, {"clearance": path}):
+        assert three.enter(agreed(ada=12, bob=12, cyd=8), "ada", **grounds).corpus.ids.tolist() == ids
+        with pytest.raises(InputError, match="12 documents of this party enter.* at least 13"):
+            three.enter(agreed(ada=13, bob=12, cyd=8), "ada", **grounds)
 
 
 def test_where_parties_may_leave_a_clearance_holds_by_a_bound_at_every_size(three: Organisations) -> None:

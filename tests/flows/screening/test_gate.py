@@ -45,6 +45,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[5:].sample(frac=1, random_state=1).assign(note="x").to_csv(folder / "shuffled.csv", index_label="row")
     rows.assign(a=rows.a + (rows.index == "r07")).to_csv(folder / "changed.csv", index_label="row")
     pd.concat([rows, rows[:1].rename({"r00": "new"})]).to_csv(folder / "more.csv", index_label="row")
+    pd.concat([rows, rows[:1].rename({"r00": "new"}).assign(b=None)]).to_csv(folder / "gap.csv", index_label="row")
+    rows.assign(who=[f"p{n // 2}" for n in range(40)]).to_csv(folder / "people.csv", index_label="row")
+    rows[::2].assign(who=[f"p{n}" for n in range(20)]).to_csv(folder / "halves.csv", index_label="row")
     (folder / "spec.toml").write_text(SPEC)
     (folder / "other.toml").write_text(SPEC.replace("rank = 1", "rank = 2"))
     for name in ("ada", "mal"):
@@ -76,6 +79,31 @@ def accepted(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     typed("decide", "latest", rows.index[0], "--decision", "exclude", *by, *store)
     typed("clear", spec, *store, "--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada")
     return folder
+
+
+@pytest.mark.parametrize(
+    ("keys", "data", "said"),
+    [
+        ('missing = "drop"\n', "gap.csv", "does not list 1 documents of gap.csv that lack a number, 'new' first"),
+        ('group = "who"\n', "halves.csv", "lists whole groups, and 'r01' is left out of one"),
+    ],
+)
+def test_neither_rows_with_gaps_nor_halves_of_groups_go_through(
+    desk: Path, tmp_path: Path, keys: str, data: str, said: str
+) -> None:
+    folder, groups = tmp_path / "desk", "group" in keys
+    shutil.copytree(desk, folder)
+    (folder / "list").unlink()
+    text = SPEC.replace("columns", f"{keys}columns")
+    unit = ("rows.csv", "people.csv"), ("[design]", '[design]\nunit = "group"'), ("margin = 0.5", "margin = 0.9")
+    for old, new in unit if groups else ():
+        text = text.replace(old, new)
+    (folder / "spec.toml").write_text(text)
+    signing = ("--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada")
+    typed("clear", folder / "spec.toml", "--store", folder / "store", *signing)
+    assert len(gate(folder, "people.csv" if groups else "rows.csv")) == 40
+    with pytest.raises(ClearanceError, match=said):
+        gate(folder, data)
 
 
 def gate(desk: Path, data: str = "rows.csv", spec: str = "spec.toml", key: str = "ada.pub") -> tuple[str, ...]:

@@ -91,6 +91,7 @@ def test_labels(parquet, values, labels):
 
 def test_labels_of_a_csv_are_as_written(text_file):
     assert text_file("a.csv", "a\n007\nNA\n1.0\n").labels("a").tolist() == ["007", "NA", "1.0"]
+    assert text_file("b.csv", "a\n5.0\n7.00\n").labels("a").tolist() == ["5", "7"], "as pandas writes 5 and 7"
 
 
 @pytest.mark.parametrize(

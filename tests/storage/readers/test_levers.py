@@ -71,6 +71,10 @@ def test_how_rows_are_made_is_one_hash(base):
     assert before != rows_hash(spec(reference="public.tsv"), base)
     (base / "public.tsv").write_text("documents\t101\nbee\t10\n")
     assert rows_hash(asked, base) != before
+    table, counts = CorpusSpec(path="short.csv", columns=("centre", "scale")), CorpusSpec(path="a.npz")
+    assert rows_hash(table, base) != rows_hash(counts, base), "by default, one is weighed and the other not"
+    same = {"weighting": "counts", "rows": "none"}
+    assert rows_hash(table.model_copy(update=same), base) == rows_hash(counts.model_copy(update=same), base)
 
 
 @pytest.mark.parametrize(

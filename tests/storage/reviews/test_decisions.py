@@ -379,6 +379,8 @@ def test_a_person_is_excluded_before_any_audit_with_all_their_documents(
     }
     with pytest.raises(InputError, match=r"exclude 1 group of mail.parquet, .*set `corpus.group`"):
         exclusions(store, corpus_of(), "mail.parquet")
+    households = exclusions(store, corpus_of(["x", "x", "y", "y", "y"]), "mail.parquet")
+    assert list(households) == ["group ann"], "nothing is called ann, and somebody is told"
     audited()
     store_corpus(corpus, store.corpus(read_summary(store.audit("one")).corpus))
     assert document_state(store, "one", "2").exclusion == read_log(store)[0]

@@ -248,16 +248,14 @@ def test_digests_are_keyed_by_a_secret_of_the_store(tmp_path: Path) -> None:
     assert found[0] != found[1]
 
 
-def test_what_says_the_columns_of_texts_counts_by_what_it_holds(tmp_path: Path) -> None:
+def test_what_says_the_columns_counts_by_what_it_holds(tmp_path: Path) -> None:
     spec = texts(tmp_path, dict(zip("abcd", TEXTS, strict=True)))
     assert columns_of(spec, tmp_path) is None
-    matrix = CorpusSpec(path="counts.npz", vocabulary="words.txt")
-    assert columns_of(matrix, tmp_path) is None
     found = set()
     for words in ("apples\nplums\n", "apples\npears\n"):
         for name in ("words.txt", "other-words.txt"):
             (tmp_path / name).write_text(words)
-            found.add(columns_of(spec.model_copy(update={"vocabulary": name}), tmp_path))
+            found.add(columns_of(CorpusSpec(path="ratings.csv", vocabulary=name), tmp_path))
             levers = spec.levers.model_copy(update={"terms": name})
             found.add(columns_of(spec.model_copy(update={"levers": levers}), tmp_path))
     assert len(found) == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -54,6 +54,8 @@ class Corpus:
     """Names of the columns that a table was read by, where its spec names none."""
     from_rows: str = field(default="", repr=False)
     """What its own rows decide of every row ("the weight of each term"); empty if nothing."""
+    numbered: bool = field(default=False, repr=False)
+    """Ids are numbers of rows, which name other documents once the file has changed."""
 
     def __post_init__(self) -> None:
         rows = self.matrix.shape[0]
@@ -115,13 +117,9 @@ class Corpus:
 def restrict(corpus: Corpus, rows: NDArray[np.int64]) -> Corpus:
     """Return the corpus of some rows, in the given order, with the ids they have."""
     rows = np.asarray(rows, dtype=np.int64)
-    return Corpus(
-        sp.csr_array(corpus.matrix[rows]),
-        corpus.ids[rows],
-        None if corpus.party is None else corpus.party[rows],
-        None if corpus.group is None else corpus.group[rows],
-        corpus.left_out,
-        from_rows=corpus.from_rows,
+    party, group = (None if column is None else column[rows] for column in (corpus.party, corpus.group))
+    return replace(
+        corpus, matrix=sp.csr_array(corpus.matrix[rows]), ids=corpus.ids[rows], party=party, group=group
     )
 
 

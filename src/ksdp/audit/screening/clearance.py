@@ -256,8 +256,11 @@ class AuditedSizes:
     every_size: bool
     """A bound of every attack holds at every size: nothing is compared."""
 
-    def refused(self, entering: int, parties: int | None) -> str | None:
-        """Why a run with so few is not what was audited, and what to do; None where it is."""
+    def refused(self, entering: int, parties: int | None, others: int | None) -> str | None:
+        """Why a run with so few is not what was audited, and what to do; None where it is.
+
+        `others` are the documents (or groups) that all other parties enter at least; None: not known here.
+        """
         if self.every_size:
             return None
         if entering < self.size:
@@ -270,6 +273,13 @@ class AuditedSizes:
             return (
                 f"{parties} parties take part, and the audited databases had {self.parties}: `ksdp audit SPEC` "
                 "with the `parties` of the run, then `ksdp clear`"
+            )
+        wanted = self.honest + self.coalition if self.honest else 0
+        if others is not None and others < wanted:
+            return (
+                f"the protocol file has the other parties enter at least {others} {self.unit}s, and the audited "
+                f"databases had {wanted} of theirs, which hid the party's own. Write `enters = NUMBER` into the "
+                "tables of the other parties, and let all sign again; or audit without `parties`"
             )
         return None
 

@@ -144,9 +144,8 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
                 node.corpus,
                 clearance=node.clearance,
                 uncleared=node.clearance is None,
-                signer=key.public_key(),
-                now=datetime.now(UTC),
                 identity=key,
+                now=datetime.now(UTC),
                 reviews=node.reviews,
             )
             result = run_party(Node(run, node.name, key, out), entered)

@@ -21,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ksdp.audit.contract import Mechanism, guarantee_of, traits_of
-from ksdp.audit.corpus.groups import unit_names
+from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
@@ -426,12 +426,15 @@ def enter_documents(
     *,
     clearance: Path | None,
     uncleared: bool,
-    signer: Ed25519PublicKey,
+    identity: Ed25519PrivateKey,
     now: datetime,
-    identity: Ed25519PrivateKey | None = None,
+    signer: Ed25519PublicKey | None = None,
     reviews: Path | None = None,
 ) -> ContributedDocuments:
-    """Load a party's corpus and keep the documents that its clearance lists and nobody has excluded."""
+    """Load a party's corpus and keep the documents that its clearance lists and nobody has excluded.
+
+    The clearance must be by `signer`; by default, by the party's own key.
+    """
     if clearance is None and not uncleared:
         raise InputError("a party enters documents on a clearance (`--clearance FILE`), or says `--uncleared`.")
     if clearance is not None and uncleared:
@@ -451,16 +454,20 @@ def enter_documents(
     store = reviews_of(reviews)
     out = {} if store is None else exclusions(store, loaded, named.source.path)
     entering = restrict(entering, np.flatnonzero([name not in out for name in entering.ids.tolist()]))
-    named_out = (exclusion_row(name, out[name]) for name in own.ids.tolist() if name in out)
+    elsewhere = {*loaded.ids.tolist(), *loaded.left_out} - {*own.ids.tolist()}
+    here = own.ids.tolist()
+    named_out = (exclusion_row(n, e, n not in here) for n, e in out.items() if n not in elsewhere)
     excluded = tuple(f"{row['document']} {excluded_words(row)}" for row in named_out)
     if not len(entering):
         raise InputError(f"no document of {corpus.name} is left: {len(out)} are excluded by decision.")
+    own_least, least_of_others = run.terms.fewest(identity.public_key().public_bytes_raw())
     if clearance is None:
+        _check_least(len(np.unique(unit_names(entering, named.unit))), own_least, named.unit)
         scope = _NONE_KNOWN if store is None else _read_from(store)
         return ContributedDocuments(
             entering, Statement(cleared=False), len(mine), None, own, columns, scope, excluded, draw
         )
-    verified = _verified(run, clearance, named, loaded, signer=signer, now=now)
+    verified = _verified(run, clearance, named, loaded, signer=signer or identity.public_key(), now=now)
     rows, sizes = np.flatnonzero(verified.clearance.allows(entering.ids)), verified.clearance.sizes
     if sizes.unit == "group":  # it enters as a whole, or not at all
         broken = unit_names(own, "group")[np.isin(own.ids, list(out))]
@@ -469,7 +476,8 @@ def enter_documents(
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     entering = restrict(entering, rows)
     count = entering_units(verified.clearance, entering)
-    check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
+    _check_least(count, own_least, sizes.unit)
+    check_sizes(clearance, verified.clearance, count, len(run.terms.participants), least_of_others)
     if not sizes.every_size:  # it was measured: a run that differs was not
         if draw is not None and loaded.from_rows:
             raise ClearanceError("drawn", f"{clearance.name} {_OTHER_ROWS}")
@@ -525,7 +533,7 @@ class _Named:
     """Hash of the audit's spec; None for a bare matrix."""
     me: str | None = None
     """Whose rows are entered; None: all."""
-    unit: str = "document"
+    unit: Unit = "document"
 
 
 def _named(run: Run, corpus: Path) -> _Named:
@@ -580,26 +588,30 @@ def _share(drawn: float | None) -> str:
     return "all enter" if drawn is None else f"a secret draw of {drawn:g} enters"
 
 
-def _draw_of(named: _Named, own_hash: str, identity: Ed25519PrivateKey | None) -> SecretDraw | None:
+def _check_least(entering: int, least: int, unit: str) -> None:
+    if entering < least:
+        raise InputError(
+            f"{entering} {unit}s of this party enter, and the protocol file says at least {least} (`enters`): the "
+            "others' clearances rest on it. Enter more, or let all sign a file with a smaller number."
+        )
+
+
+def _draw_of(named: _Named, own_hash: str, identity: Ed25519PrivateKey) -> SecretDraw | None:
     """The draw, named by key, unit and the column that names units, or the corpus where rows are numbered."""
     share, column = named.source.levers.drawn, named.source.group if named.unit == "group" else named.source.id
-    if share is None or identity is None:
+    if share is None:
         return None
     return SecretDraw(share, " ".join([fingerprint(identity), named.unit, column or own_hash]))
 
 
 def _read(
-    source: CorpusSpec, base: Path, unit: str, identity: Ed25519PrivateKey | None, *, nonnegative: bool
+    source: CorpusSpec, base: Path, unit: str, identity: Ed25519PrivateKey, *, nonnegative: bool
 ) -> tuple[Corpus, Corpus]:
     """The whole corpus, and what may enter: all, or what a party's secret draw lets in, weighed by itself."""
     share = source.levers.drawn
     if share is None:
         loaded = load_corpus(source, base, nonnegative=nonnegative)
         return loaded, loaded
-    if identity is None:
-        raise InputError(
-            "the rows of this run are a secret draw (`corpus.levers.drawn`), which takes a party's key."
-        )
 
     def enters(labels: Labels) -> NDArray[np.bool_]:
         units = labels.group if unit == "group" and labels.group is not None else labels.ids

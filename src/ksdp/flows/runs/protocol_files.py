@@ -181,7 +181,7 @@ class ProtocolFile:
     def merge(self, copies: Sequence[ProtocolFile]) -> None:
         """Take parties and signatures from copies of this file, whose other lines must be the same."""
         entries, signatures = self._entries(), {each.name: each for each in self.signatures}
-        added: list[tuple[str, dict[str, str]]] = []
+        added: list[tuple[str, dict[str, Any]]] = []
         for copy in copies:
             here, there = ({k: v for k, v in each.lines.items() if not _of_party(k)} for each in (self, copy))
             for key in sorted(here.keys() | there.keys()):
@@ -200,7 +200,7 @@ class ProtocolFile:
             signatures |= {each.name: each for each in copy.signatures}
         self.write(signatures.values(), added)
 
-    def _entries(self) -> dict[str, tuple[str, dict[str, str]]]:
+    def _entries(self) -> dict[str, tuple[str, dict[str, Any]]]:
         listed = self.tables.get("parties", [])
         tables = [("[[parties]]", table) for table in (listed if isinstance(listed, list) else [listed])]
         tables += [("[server]", self.tables["server"])] if "server" in self.tables else []
@@ -215,7 +215,7 @@ class ProtocolFile:
             entries[str(table["name"])] = (kind, {**table, "key": key})
         return entries
 
-    def write(self, signatures: Any, added: Sequence[tuple[str, Mapping[str, str]]] = ()) -> None:
+    def write(self, signatures: Any, added: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> None:
         """Write the file with these signatures, and with parties added."""
         blocks = [*added, *(("[[signatures]]", vars(s)) for s in sorted(signatures, key=lambda s: s.name))]
         text = self.text.rstrip() + "\n"
@@ -359,8 +359,18 @@ def read_run(path: Path, *, stated: bool = True) -> Run:
         parties, computing = tuple(p.name for p in participants), spec.shares
         shares = share_terms(mechanism, count, parties, computing.computing, computing.block, computing.rounds)
     threshold = spec.leave.threshold if spec.leave else 0
+    least = {party.name: party.enters or 0 for party in spec.parties}
     terms = RunTerms(
-        mechanism, count, vocabulary, precision, participants, server, spec.features.rows or "", shares, threshold
+        mechanism,
+        count,
+        vocabulary,
+        precision,
+        participants,
+        server,
+        rows=spec.features.rows or "",
+        shares=shares,
+        threshold=threshold,
+        enters=tuple(least[party.name] for party in participants),
     )
     if stated and spec.learns not in (None, who_must_be_trusted(terms)):
         raise SpecError(

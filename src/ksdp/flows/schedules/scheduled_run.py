@@ -145,7 +145,9 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     wanted = next_spec(spec, budget, drawn) if audited else None
     file = None if last is None else last.standing
     out = exclusions(store, corpus, spec.corpus.path)
-    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, appetite, wanted, len(out))
+    return DueAudit(
+        corpus, digests, changes, standing, file, budget, basis, full, appetite, wanted, len(out.keys() & {*ids})
+    )
 
 
 _HIDES_AS_WELL = 0.9

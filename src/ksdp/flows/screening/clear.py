@@ -200,7 +200,7 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         verdicts=dict(grounds.verdicts),
         documents=Clearance.entries(_documents(grounds, grounds.listed)),
         sensitive=len(_documents(grounds, grounds.sensitive)),
-        excluded=len(grounds.excluded),
+        excluded=len(grounds.excluded.keys() & {*grounds.corpus.ids.tolist()}),
         sizes=audited_sizes(plan, grounds.bounds),
         reviewer=signing.who,
         created=signing.now,
@@ -224,9 +224,10 @@ def sign(signing: Signing, clearance: Clearance, store: Store) -> None:
     write_clearance(signing.path, clearance, signing.private_key)
 
 
-def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
+def exclusion_rows(excluded: Mapping[str, Entry], corpus: Corpus) -> list[dict[str, str]]:
     """Return for each excluded document the audit, the person, the time and the reason."""
-    return [exclusion_row(document, entry) for document, entry in sorted(excluded.items())]
+    here = {*corpus.ids.tolist(), *corpus.left_out}
+    return [exclusion_row(name, entry, name not in here) for name, entry in sorted(excluded.items())]
 
 
 _OPENED = {
@@ -461,7 +462,7 @@ def _screen_summary(
         allowed=0 if clearance is None else len(clearance.documents),
         accepted=len(_documents(grounds, chosen.accepted)),
         left_out=sum(len(out) for _, out in screened.left_out),
-        exclusions=tuple(exclusion_rows(grounds.excluded)),
+        exclusions=tuple(exclusion_rows(grounds.excluded, corpus)),
         statement=None if clearance is None else clearance.statement,
         rounds=screened.rounds,
         level=spec.decision.level,
@@ -689,6 +690,9 @@ def require_clearance(
     audited, used = (read_source(find_source(each, base), nonnegative=False) for each in (read.corpus, here))
     rows, ids = {name: row for row, name in enumerate(audited.labels.ids.tolist())}, used.labels.ids.tolist()
     allowed = set(cleared.documents) & rows.keys()
+    if used.dropped:
+        many = f"{len(used.dropped)} documents of {Path(data).name} that lack a number, {used.dropped[0]!r} first"
+        raise ClearanceError("documents", f"{path.name} does not list {many}: leave them out.")
     if out := [name for name in ids if name not in allowed]:
         many = f"{len(out)} of the {len(ids)} documents of {Path(data).name}, {out[0]!r} among them"
         raise ClearanceError("documents", f"{path.name} does not list {many}: leave them out.")
@@ -699,6 +703,11 @@ def require_clearance(
         first = ids[int(unlike[0])]
         raise ClearanceError("documents", f"{first!r} in {Path(data).name} is not the document that was audited.")
     entering = restrict(against.corpus, np.flatnonzero(np.isin(against.corpus.ids, ids)))
+    groups = np.unique(unit_names(entering, cleared.sizes.unit)).tolist()
+    if halves := {*documents_of(against.corpus, cleared.sizes.unit, groups)} - {*ids}:
+        raise ClearanceError(
+            "documents", f"{path.name} lists whole groups, and {min(halves)!r} is left out of one."
+        )
     check_sizes(path, cleared, entering_units(cleared, entering))
     return tuple(ids)
 

@@ -86,6 +86,14 @@ class PartySpec(Section, frozen=True):
     """Its public key: a `.pub` file relative to the protocol file, or 64 hex digits."""
 
 
+class EnteringSpec(PartySpec, frozen=True):
+    """One party, or the server."""
+
+    enters: Annotated[int, Whole(1)] | None = None
+    """It enters at least so many documents (groups, where these are audited). A clearance that was measured among
+    documents of honest parties needs it of the others; not for a server."""
+
+
 class DraftSpec(Section, frozen=True):
     """A run before it is known who takes part."""
 
@@ -104,7 +112,7 @@ class DraftSpec(Section, frozen=True):
 class RunSpec(DraftSpec, frozen=True):
     """A run among parties."""
 
-    parties: Annotated[tuple[PartySpec, ...], Field(min_length=2, max_length=64)]
+    parties: Annotated[tuple[EnteringSpec, ...], Field(min_length=2, max_length=64)]
     server: PartySpec | None = None
     """Node that collects, if the mechanism needs one; it holds no documents."""
 

@@ -71,6 +71,8 @@ class RunTerms:
         Who computes on shares, where the final output alone is opened or norms are hidden; settled if not given.
     threshold : int
         So many parties must stay where some may leave; 0: nobody may.
+    enters : tuple of int
+        Documents that each participant enters at least; empty where nothing is agreed.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class RunTerms:
     rows: str = ""
     shares: ShareTerms | None = None
     threshold: int = 0
+    enters: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
@@ -162,6 +165,11 @@ class RunTerms:
         """Names of all nodes but one."""
         return tuple(p.name for p in self.nodes if p.name != name)
 
+    def fewest(self, identity: bytes) -> tuple[int, int]:
+        """Documents that the party of this key enters at least, and all others together."""
+        own = sum(n for p, n in zip(self.participants, self.enters, strict=False) if p.identity == identity)
+        return own, sum(self.enters) - own
+
     @cached_property
     def terms(self) -> dict[str, Any]:
         """Every term by its name, as JSON knows values."""
@@ -182,6 +190,8 @@ class RunTerms:
             lines["rows"] = self.rows
         if self.threshold:
             lines["leave.threshold"] = self.threshold
+        if any(self.enters):
+            lines["enters"] = list(self.enters)
         if self.shares is not None:
             lines |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
         for each in fields(self.mechanism):

@@ -537,6 +537,8 @@ class Columns:
             array = pa.array(values.astype(np.int64))
         if pa.types.is_null(array.type):
             raise Refused(self.path, "is missing.", row=1, column=name)
+        if not self.typed and pc.all(pc.match_substring_regex(array, r"^\d+\.0+$")).as_py():
+            array = pc.replace_substring_regex(array, r"\.0+$", "")  # the same in a CSV
         if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
             array = array.cast(pa.large_string())
         if not pa.types.is_large_string(array.type):

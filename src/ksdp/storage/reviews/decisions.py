@@ -279,7 +279,10 @@ def units_of(about: Summary | Entry) -> CorpusUnits:
 
 
 def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
-    """Documents of a corpus that people excluded, by themselves or with their group, in force or waiting."""
+    """Documents that people excluded from a corpus, by themselves or with their group, in force or waiting.
+
+    Those that nothing in the corpus is called are among them: somebody must see that these exclude nobody.
+    """
     four_eyes = read_policy(store).four_eyes
     excluded: dict[str, Entry] = {}
     log = _read(store)
@@ -291,8 +294,14 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
                 f"decisions exclude {plural(len(groups), 'group')} of {source}, and nothing says which document "
                 "is whose: set `corpus.group`."
             )
-        excluded = _with_group(corpus, groups)
-    return excluded | {document: alone[document] for document in corpus.ids.tolist() if document in alone}
+        gone = groups.keys() - {*corpus.group.tolist()}
+        excluded = _with_group(corpus, groups) | {f"group {name}": groups[name] for name in gone}
+    if corpus.numbered and (others := [name for name, entry in alone.items() if entry.corpus != corpus.hash]):
+        raise InputError(
+            f"row {others[0]} of {source} was excluded before the file or its spec changed, and numbers may name "
+            "other rows now. Set `corpus.id`, and decide about that id; or decide about the number again."
+        )
+    return excluded | alone
 
 
 def _excluded(log: ReviewLog, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:

@@ -100,9 +100,7 @@ def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
 
 def columns_digest(spec: CorpusSpec) -> str | None:
     """A hash of the files that say which columns rows have: those of levers, and the vocabulary."""
-    named = {name: getattr(spec.levers, name) for name in LEVER_FILES}
-    by_name = spec.text is not None or any(named.values())
-    named["vocabulary"] = spec.vocabulary if by_name else None
+    named = {name: getattr(spec.levers, name) for name in LEVER_FILES} | {"vocabulary": spec.vocabulary}
     there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in named.items() if file}
     return content_key(there) if there else None
 
