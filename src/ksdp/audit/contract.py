@@ -211,6 +211,8 @@ class Traits:
     """Topics or directions that it learns, where it learns any."""
     counts: bool = False
     """Its rows are counts, which it weighs by tf-idf itself."""
+    tells_rows: bool = False
+    """A run tells everybody how many documents each party enters, or all parties together."""
 
 
 @runtime_checkable

@@ -62,6 +62,7 @@ def make_plan(opened: Opened) -> Plan:
     rank = traits_of(mechanism).rank
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
+    _check_told_rows(spec, holdings, mechanism)
     promise = None if spec.planted else promised(spec, holdings, mechanism, corpus.features)
     proved = proved_before_runs(promise, spec) and not spec.statistics.explored
     design = _design(spec, holdings, mechanism, proved)
@@ -94,6 +95,20 @@ def make_plan(opened: Opened) -> Plan:
         promise=promise,
         absent=absent,
     )
+
+
+def _check_told_rows(spec: Spec, holdings: Holdings, mechanism: Mechanism) -> None:
+    """Refuse groups of unequal sizes where a run says how many documents enter, which no statistic reads."""
+    starts = holdings.units.starts
+    if starts is None or not traits_of(mechanism).tells_rows or spec.proved_by_draw:
+        return
+    sizes = np.diff(starts)
+    if sizes.min() < sizes.max():
+        raise SpecError(
+            f"a run of {mechanism.name} says how many documents enter, and groups have {sizes.min()} to "
+            f"{sizes.max()} of them: that tells who is in. Give every group as many documents, or one that is "
+            "their sum; or take a mechanism or an `opens` that says nothing of it (`ksdp mechanisms`)."
+        )
 
 
 def _pool(corpus: Corpus, holdings: Holdings, mechanism: Mechanism, planted: Sequence[ArrayLeak]) -> Pool:
@@ -284,6 +299,8 @@ def absence_of(spec: Spec, holdings: Holdings, seen: Sequence[Release]) -> Absen
     """Bounds that absence proves for each of the victim's units, in order; None if it proves nothing."""
     shown, units = "" if spec.planted else absence_shown(seen), holdings.units.matrix
     if not shown or spec.design.kind != "shared":
+        return None
+    if shown == "factor" and holdings.units.order is not None:  # a sum of rows may be longer than all of them
         return None
     others = np.concatenate([holdings.honest, holdings.coalition])
     bounds = absence_bounds(

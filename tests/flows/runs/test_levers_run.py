@@ -169,14 +169,21 @@ def test_a_group_of_which_a_document_is_excluded_stays_out(base: Path) -> None:
 
 def test_noise_that_holds_against_outsiders_alone_clears_no_party(base: Path) -> None:
     power = {"name": "hardt-roth", "rank": 2, "sampler": "discrete"}
-    for colluders, sizes in ((0, SIZES), (1, SIZES), (0, replace(SIZES, coalition=9))):
+    together = replace(SIZES, coalition=9, parties=2)
+    for colluders, sizes, refused in (
+        (0, SIZES, "each party of a run knows its own part"),
+        (1, SIZES, None),
+        (0, together, None),
+        (0, replace(together, parties=1), "audited as one party"),
+        (1, replace(together, parties=1), None),
+    ):
         run = agreed(base, NAMES, CORPUS, power | {"colluders": colluders})
         spec, shown = read_spec_file(base / "ada.toml")[0], enter(run, base, "ada").corpus
         path = signed_clearance(base / "a.clearance", spec, shown, run.terms.mechanism, shown.ids, sizes=sizes)
-        if colluders or sizes.coalition:
+        if refused is None:
             assert enter(run, base, "ada", clearance=path, uncleared=False).statement.cleared
             continue
-        with pytest.raises(ClearanceError, match="each party of a run knows its own part"):
+        with pytest.raises(ClearanceError, match=refused):
             enter(run, base, "ada", clearance=path, uncleared=False)
 
 

@@ -225,9 +225,8 @@ class StoreSpec(Section, frozen=True):
     """Keep what every statistic gave in every run, so that any document's distributions are drawn at once. `none`
     computes one document's again when it is asked for. `small` keeps them where all take at most 512 MiB."""
     precision: Literal["float32", "float64"] = "float32"
-    """Precision of stored observables and values. Observables are in double precision in any case if exact sums of
-    rounds are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows.
-    Arrays and values of somebody's own mechanism are always in double precision."""
+    """Precision of stored observables and values. Observables of a run without noise are in double precision in
+    any case: single hides some of what it publishes. So are arrays and values of somebody's own mechanism."""
 
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")

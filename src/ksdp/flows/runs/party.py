@@ -367,12 +367,19 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
         "asked": dict(outcome.asked),
         "opens": traits_of(mechanism).opens,
         "sum_error": None if opens_final(mechanism) else terms.precision.coding(terms.parties).error,
-        "reveals": f"{outcome.reveals} {_SIZES_TOLD if outcome.sizes else _SIZES_HIDDEN}".lstrip(),
+        "reveals": f"{outcome.reveals} {_of_sizes(outcome, mechanism)}".lstrip(),
     }
 
 
 _SIZES_TOLD = "Everybody is told how many documents each party entered."
 _SIZES_HIDDEN = "Nobody is told how many documents another party entered."
+_SIZES_ADDED = "Everybody is told how many documents all parties entered together."
+
+
+def _of_sizes(outcome: RunOutcome, mechanism: Mechanism) -> str:
+    if outcome.sizes:
+        return _SIZES_TOLD
+    return _SIZES_ADDED if traits_of(mechanism).tells_rows else _SIZES_HIDDEN
 
 
 def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict[str, float] | None:
@@ -483,8 +490,12 @@ def enter_documents(
             raise ClearanceError("drawn", f"{clearance.name} {_OTHER_ROWS}")
         if run.terms.threshold:
             raise ClearanceError("sizes", f"{clearance.name} {_MEASURED}")
-        if is_noisy(mechanism := run.terms.mechanism) and mechanism.holds_against == 0 and not sizes.coalition:
+        parties, noisy = len(run.terms.participants), run.terms.mechanism
+        if is_noisy(noisy) and noisy.holds_against == 0 and not sizes.coalition:
             raise ClearanceError("sizes", f"{clearance.name} {_OUTSIDER}")
+        pooled = is_noisy(noisy) and parties > sizes.parties and noisy.holds_against < parties - 1
+        if sizes.coalition and (pooled or run.terms.shares is not None):
+            raise ClearanceError("sizes", f"{clearance.name} {_POOLED}")
     signed = verified.clearance.created.isoformat(timespec="minutes")
     scope = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
     grounds = {
@@ -509,7 +520,12 @@ _MEASURED = (
 )
 _OUTSIDER = (
     "rests on noise of which each party of a run knows its own part: audit and sign with `mechanism.colluders` 1 "
-    "or more, or with a `parties.coalition`."
+    "or more."
+)
+_POOLED = (
+    "is of a coalition that was audited as one party. In this run, several parties could put together what nobody "
+    "audited, their noise or their shares: audit and sign with `mechanism.colluders` for all parties but one, or "
+    "without a coalition."
 )
 _OTHER_ROWS = (
     "is of rows that the whole corpus weighs, and those of a draw are weighed by themselves: take public weights "

@@ -116,6 +116,12 @@ def test_distributed_noise_adds_up_to_one_devices_noise() -> None:
     deviations = [m.transcript(data, np.random.default_rng(0))[0].deviation for m in (one, full)]
     # Of the mean of four devices: one noise of 0.4 divided by 4, and the mean of four such noises.
     assert deviations == pytest.approx([0.4 / 4, 0.4 / 2])
+    # Where one of them attacks, three others' noise is left, each of 0.4 / sqrt(3).
+    against = PrivateFedPower(rank=2, iterations=1, noise=0.4, row_bound=9.0, colluders=1)
+    assert against.transcript(data, np.random.default_rng(0))[0].deviation == pytest.approx(0.4 / 4)
+    assert against.left(np.zeros((2, 3)), (20, 90, 50, 40), 4) == pytest.approx(
+        0.4 / math.sqrt(3) * math.hypot(20, 50, 40) / 200
+    )
 
 
 @pytest.mark.parametrize("period", [1, 3])

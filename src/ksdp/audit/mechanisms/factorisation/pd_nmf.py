@@ -182,9 +182,8 @@ class PDNMF:
     @property
     def traits(self) -> Traits:
         """Nothing but the database is random; a corpus with negative entries is refused while it is read."""
-        return Traits(
-            self.opens, noise_free=True, order_free=True, nonnegative=True, weighted=self.weighted, rank=self.rank
-        )
+        exact = Traits(self.opens, noise_free=True, order_free=True, rank=self.rank)
+        return replace(exact, nonnegative=True, weighted=self.weighted, tells_rows=self.opens == "final")
 
     @property
     def cap(self) -> int:

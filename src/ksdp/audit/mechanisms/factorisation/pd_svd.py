@@ -390,6 +390,11 @@ class PDPCA(PDSVD):
         check_one_of(self, "centre", ("all", "own"))
 
     @property
+    def traits(self) -> Traits:
+        """Properties; parties that release the mean of all add up how many documents they have."""
+        return replace(super().traits, tells_rows=self.centre == "all")
+
+    @property
     def _centre_name(self) -> str:
         return "mean" if self.centre == "all" else "own mean"
 

@@ -55,7 +55,9 @@ class CountedSVD:
     @property
     def traits(self) -> Traits:
         """Nothing but the database is random."""
-        return Traits(noise_free=True, order_free=True, nonnegative=True, rank=self.rank, counts=True)
+        return Traits(
+            noise_free=True, order_free=True, nonnegative=True, rank=self.rank, counts=True, tells_rows=True
+        )
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:

@@ -39,6 +39,8 @@ class PeriodicPower(NoisyPower):
     FedPower averages the devices' bases in the end there: a sum without noise, whatever was added before.
     """
 
+    tells_rows: ClassVar[bool] = True
+
     iterations: int = 20
     period: int = 4
     target: int | None = None
@@ -347,6 +349,7 @@ class UtilityFedPower(PeriodicPower):
         return self.noise / len(sizes)
 
     noise_by: ClassVar[Literal["each party", "one party"]] = "one party"
+    holds_against = 0
 
     @property
     def hides_rounds(self) -> bool:

@@ -170,9 +170,10 @@ class PrivateFedPower(PeriodicPower):
         return clip_rows(rows, self.row_bound)
 
     def left(self, block: Matrix, sizes: tuple[int, ...], unknown: int) -> float:
-        """Each device's noise weighs as its rows do."""
-        each = self._each(self.sigma(sizes, block.shape[1]), len(sizes))
-        return each * math.sqrt(math.fsum(s**2 for s in sizes[:unknown])) / sum(sizes)
+        """Each device's noise weighs as its rows do; that of `colluders` is known."""
+        each, others = self._each(self.sigma(sizes, block.shape[1]), len(sizes)), sorted(sizes[1:unknown])
+        hidden = others if unknown < len(sizes) else others[: max(len(others) - self.colluders, 0)]
+        return each * math.sqrt(math.fsum(s**2 for s in (sizes[0], *hidden))) / sum(sizes)
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
@@ -190,7 +191,7 @@ class PrivateFedPower(PeriodicPower):
                 block = self._orth((yield LocalNoise(product, each)), start)
             else:
                 block = yield NoisySum(
-                    weight * product, weight * each, after=lambda total: self._orth(total, start)
+                    weight * product, weight * each, lambda total: self._orth(total, start), known=self.colluders
                 )
         return PartyResult({"V": block[: self.kept]})
 

@@ -271,6 +271,7 @@ class TermCounts(OneNoisySum):
     """
 
     name: ClassVar[str] = "term-counts"
+    tells_rows: ClassVar[bool] = True
 
     @property
     def bounds(self) -> str:
@@ -356,6 +357,7 @@ class DPdisPCA(GaussianBasis):
     """
 
     name: ClassVar[str] = "dpdispca"
+    tells_rows: ClassVar[bool] = True
 
     intermediate: int = 20
     epsilon: float = 1.0

@@ -208,7 +208,11 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
 def _deviations(sums: Sequence[NoisySum], announcer: Announcer) -> list[float]:
     colluders, insiders = sums[0].colluders, len(sums) - len(announcer.outside)
     if colluders is None:
-        return [each.deviation for each in sums]
+        deviations = [each.deviation for each in sums]
+        known = 0 if insiders or announcer.made_by else sums[0].known
+        for party in sorted(range(1, len(sums)), key=lambda i: -deviations[i])[:known]:
+            deviations[party] = 0.0
+        return deviations
     makers, unseen = announcer.made_by, noise_left(sums[0].deviation, len(sums), colluders, insiders)
     total = sums[0].part(makers) * math.sqrt(makers) if makers else unseen
     each = total / math.sqrt(len(announcer.outside))
@@ -244,6 +248,8 @@ class GaussianReleases(ABC):
     """Whether nothing is random but the announced noise, so that `log_likelihood_ratio` is that of the laws."""
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
+    tells_rows: ClassVar[bool] = False
+    """Whether every party says how many documents it enters."""
 
     sampler: str = "fast"
     delta: float = 1e-5
@@ -258,7 +264,7 @@ class GaussianReleases(ABC):
     @property
     def traits(self) -> Traits:
         """The order of documents does not matter."""
-        return Traits(self.opens, order_free=True)
+        return Traits(self.opens, order_free=True, tells_rows=self.tells_rows)
 
     @property
     @abstractmethod
