@@ -1,4 +1,4 @@
-"""More runs continue a design, and cost half of the level."""
+"""More runs continue a design by doublings, each of which costs half of the level."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ def spec(**design: object) -> Spec:
 def test_the_shared_design_keeps_everything_that_its_runs_depend_on() -> None:
     before = spec()
     after = topped_up(before, ["b", "a"], 2.5)
-    assert after.design.with_runs == 125
-    assert after.decision.level == before.decision.level / 2
+    assert after.design.with_runs == 200
+    assert after.decision.level == before.decision.level / 4
     assert after.design.documents is None
     assert after.series == before.series
     assert after.model_copy(update={"design": before.design, "decision": before.decision}) == before
@@ -28,7 +28,8 @@ def test_other_designs_audit_what_was_asked_for_alone() -> None:
     after = topped_up(before, ["c", "a"], 2.0, with_runs=51)
     assert after.design.documents == ("a", "c")
     assert after.seed != before.seed, "who was chosen by what was seen is looked at in other runs"
-    assert after.design.with_runs == 51
+    assert after.design.with_runs == 100
+    assert after.decision.level == before.decision.level / 2
     assert after.series == before.series
     with pytest.raises(InputError, match="above the 50 of the audit; got 50"):
         topped_up(before, ["a"], 9.0, with_runs=50)

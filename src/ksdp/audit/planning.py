@@ -497,14 +497,15 @@ def topped_up(spec: Spec, documents: Sequence[str], factor: float, *, with_runs:
     for alone. Those were chosen by what was seen of them, and what was seen must not count twice: they get runs of
     a seed of their own, and no others.
 
-    The level is halved: looking again because of what was seen is a second look, and the levels of a first look
-    and all that may follow it add up to less than twice the first.
+    How many runs are asked for depends on what was seen. So they are doubled until there are enough, and with each
+    doubling the level is halved: all looks that could follow then add up to less than twice the first level.
     """
     before = spec.design.with_runs
-    more = math.ceil(before * factor) if with_runs is None else with_runs
-    if more <= before:
-        raise InputError(f"`with_runs` must be above the {before} of the audit; got {more}.")
-    tables = spec.tables_at_level(lambda level: level / 2)
+    wanted = math.ceil(before * factor) if with_runs is None else with_runs
+    if wanted <= before:
+        raise InputError(f"`with_runs` must be above the {before} of the audit; got {wanted}.")
+    times = 2 ** math.ceil(math.log2(wanted / before))
+    more, tables = times * before, spec.tables_at_level(lambda level: level / times)
     tables["design"]["with_runs"] = more
     if spec.design.kind != "shared":
         tables["design"]["documents"] = sorted(documents)

@@ -72,7 +72,11 @@ def more_runs(
     ] = None,
     with_runs: Annotated[
         int | None,
-        typer.Option("--with-runs", min=2, help="Number of runs in the smaller arm. Default: the forecast."),
+        typer.Option(
+            "--with-runs",
+            min=2,
+            help="Least number of runs in the smaller arm, reached by doubling. Default: the forecast.",
+        ),
     ] = None,
     lock: Annotated[int | None, typer.Option("--lock", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),

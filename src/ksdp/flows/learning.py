@@ -71,7 +71,7 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None, clearance: P
     rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative, listed=listed)
     summary = _by_itself(spec, rows, gain_scores(mechanism, rows, spec.gain, spec.seed))
     if store is not None and clearance is None:
-        write_gain(Store.open(store), spec.hash, _corpus(source, spec).hash, summary.to_json())
+        write_gain(Store.open(store), spec, _corpus(source, spec).hash, summary.to_json())
     return summary
 
 
@@ -402,7 +402,7 @@ def advise_spec(
     if candidate is not None and best is not None and search.summary is not None:
         write_advised_spec(write, _tables(candidate), f"Recommended by `ksdp advise`, {name}.")
         content |= {"advised": candidate.hash, "spec": str(write), "audit": search.summary.audit}
-        write_gain(opened, candidate.hash, search.summary.corpus, search.gain.to_json())
+        write_gain(opened, candidate, search.summary.corpus, search.gain.to_json())
         runnable = search.advice.tried[best].cannot_run is None
         content["commands"] = next_commands(write, store, runnable=runnable, here=not at_urls(candidate.corpus))
     write_advice(opened, name, content)

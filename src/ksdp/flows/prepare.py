@@ -101,7 +101,8 @@ def _percent_meant(spec: Spec, documents: int) -> str:
 
 def _note_exploration(store: Store, plan: Plan, audit: str, after: str | None) -> None:
     """Remember which statistics were explored on which runs; refuse a verdict by them on the same runs."""
-    place = store.root / "explored" / f"{content_key(plan.runs_identity)}.txt"
+    runs = {"corpus": plan.spec.statistics.runs_of or plan.corpus.hash, "mechanism": plan.mechanism.name}
+    place = store.root / "explored" / f"{content_key(runs | {'seed': plan.spec.seed})}.txt"
     before = set(read_stored(place).decode().splitlines()) if place.exists() else set()
     # What is measured whatever is named was not chosen by looking.
     always = {SIMULATED, *(statistic.name for statistic in own_statistics(plan.mechanism))}

@@ -27,7 +27,7 @@ from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import Clock, Listener, current, listening, run_until_stopped, utc_now
 from ksdp.flows.prefect_server import prefect_server, reached
-from ksdp.flows.prepare import Prepared, open_spec, prepare, prepare_stored
+from ksdp.flows.prepare import Prepared, audit_id, open_spec, prepare, prepare_stored
 from ksdp.flows.screening.clear import ClearRules, Signing, clear
 from ksdp.storage.audits.continuation import Origin, claimed, open_log, read_origin, write_origin, write_progress
 from ksdp.storage.audits.history import read_summary
@@ -36,7 +36,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite
 from ksdp.storage.reviews.decisions import Subject, append, newer_audits, snapshot, states
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef, open_plan
+from ksdp.tasks.audit_ref import AuditRef, code_of, open_plan
 
 
 def start_more_runs(store: Store, audit: str, clock: Clock) -> None:
@@ -204,6 +204,11 @@ def more_runs(
             names = _asked(opened, audit, wanted)  # the wait may have been long
             more = _more(opened, audit, names, wanted.with_runs)
             plan = make_plan(Opened.of(more, open_corpus(opened.corpus(summary.corpus))))
+            again = audit_id(plan, code_of(plan))
+            for other in opened.audits():
+                origin = read_origin(opened, other)
+                if origin and audit in origin.audits[:-1] and again not in origin.audits:
+                    raise InputError(f"audit {audit} was continued as {other}: ask for more runs of that one.")
             prepared = prepare_stored(plan, opened.root, may_sample=True, after=audit)
             if (held_to := kept_appetite(opened, audit)) is not None:
                 keep_appetite(opened, prepared.ref.audit, held_to)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.specs.models import Spec
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.store import Store, write_text
 
@@ -75,7 +76,7 @@ class GainAndAdvice:
         return str(self.gain["sentences"][0])
 
 
-def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) -> Path:
+def write_gain(store: Store, spec: Spec, corpus: str, gain: Mapping[str, Any]) -> Path:
     """Keep what a run gains."""
     path = _gain_path(store, spec, corpus)
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -83,15 +84,15 @@ def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) ->
     return path
 
 
-def write_outlook(store: Store, spec: str, corpus: str, outlook: Mapping[str, Any]) -> None:
+def write_outlook(store: Store, spec: Spec, corpus: str, outlook: Mapping[str, Any]) -> None:
     """Keep what an audit says of a remedy before anybody asks for advice."""
     path = _gain_path(store, spec, corpus).with_suffix(".outlook.json")
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_checked_json(path, outlook)
 
 
-def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
-    """Read the gain and advice for a spec and a corpus, by their hashes."""
+def learning_of(store: Store, spec: Spec, corpus: str) -> GainAndAdvice:
+    """Read the gain and advice for a spec and a corpus, by its hash."""
     path = _gain_path(store, spec, corpus)
     gain = _read(path) if path.is_file() else None
     beside = path.with_suffix(".outlook.json")
@@ -100,15 +101,16 @@ def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
         (store.root / "advice").glob("*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True
     )
     for advice in map(_read, written):
-        if advice.get("advised") == spec:
+        if advice.get("advised") == spec.hash:
             return GainAndAdvice(gain, advice, True, outlook)
-        if advice.get("asked") == spec and advice.get("corpus") == corpus:
+        if advice.get("asked") == spec.hash and advice.get("corpus") == corpus:
             return GainAndAdvice(gain, advice, False, outlook)
     return GainAndAdvice(gain, None, False, outlook)
 
 
-def _gain_path(store: Store, spec: str, corpus: str) -> Path:
-    return store.root / "gain" / f"{content_key({'gain': spec, 'corpus': corpus})[:16]}.json"
+def _gain_path(store: Store, spec: Spec, corpus: str) -> Path:
+    about = {"spec": spec.hash, "gain": spec.gain.model_dump(mode="json"), "corpus": corpus}
+    return store.root / "gain" / f"{content_key(about)[:16]}.json"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ksdp.audit.plan import Part, Plan, document_parts, keeps_values
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import own_code
 from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 from ksdp.audit.verdicts.looks import FIRST, Stage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP
@@ -137,6 +138,8 @@ def folders_of(ref: AuditRef) -> Folders:
         read["early"] = plan.reading.early
     if code := own_code(plan.spec.statistics.names, plan.statistics):
         read["code"] = code
+    if rules := [(s.reads, s.runs, s.further) for s in plan.statistics if isinstance(s, SimulatedStatistic)]:
+        read["rules"] = rules
     if plan.strongest is not None:
         read["strongest"] = hashlib.sha256(plan.strongest.tobytes()).hexdigest()
     chosen = content_key(

@@ -190,6 +190,8 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
     assert (progress["state"], progress["audit"], progress["documents"]) == ("done", again["audit"], 1)
     with pytest.raises(InputError, match=f"audit {again['audit']} asked the same question later"):
         sign(audited, store)
+    with pytest.raises(InputError, match=f"was continued as {again['audit']}"):
+        more_runs(store, audit, WantedRuns((asked,), 2000))
     with pytest.raises(InputError, match="audited again"):
         decide(store, audit, [asked], "accept", "why", "Ana", NOW)
     decide(store, again["audit"], [asked], "accept", "small", "Ana", NOW)

@@ -48,6 +48,6 @@ def audit_result(summary: Summary, *, record: AppetiteRecord | None = None) -> A
         summary=summary,
         store=store,
         claim=shown_claim(store, summary),
-        learning=learning_of(store, summary.spec.hash, summary.corpus),
+        learning=learning_of(store, summary.spec, summary.corpus),
         record=record,
     )

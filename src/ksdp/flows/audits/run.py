@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import unit_names
-from ksdp.audit.errors import InputError, KsdpError, StoreError
+from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, mechanism_of
@@ -42,6 +42,7 @@ from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers, started_ahead
 from ksdp.tasks.local_workers import LocalWorkers, local_workers
 from ksdp.tasks.provenance import versions
+from ksdp.tasks.repeats import repeat_runs
 
 Result = TypeVar("Result")
 
@@ -141,6 +142,9 @@ def _finished_before(prepared: Prepared) -> Summary | None:
         complete = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
         if not all(complete):
             return None
+        repeat_runs(prepared.ref)  # of own code: the key holds its folder, and what it imports may be elsewhere
+    except InvalidAudit:
+        return None
     except StoreError as error:
         if (folder / "audit.json").is_file():
             current().say(f"{error} It is made again.")

@@ -267,7 +267,7 @@ async def conclude(
         entries = plan.corpus.matrix.nnz
         remedy = draw_remedy(plan) if entries <= FEW_ENTRIES else None
         outlook = {"remedy": remedy, "seconds": search_seconds(entries)}
-        write_outlook(store, plan.spec.hash, first.corpus, outlook)
+        write_outlook(store, plan.spec, first.corpus, outlook)
     record_finished(store, first.audit)
     write_report(folder, render_report(audit_result(summary)))
     await steps.publish(store, summary)

@@ -26,7 +26,7 @@ from prefect.states import Completed
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
+from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
@@ -55,6 +55,7 @@ from ksdp.storage.schedules.changes import (
     document_digests,
     measure_drift,
     read_standing,
+    stamps_of,
     standing_after,
     verdict_counts,
     write_drift,
@@ -108,7 +109,7 @@ def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None
         ("design", "documents"),
     ):
         tables[section].pop(key)
-    code = own_code([tables["mechanism"], tables["statistics"]["names"]], ())
+    code = own_code([tables["mechanism"], tables["statistics"]["names"]], [mechanism_of(spec.mechanism)])
     beside = {"columns": columns or {}, "code": code, "appetite": appetite and appetite.model_dump(mode="json")}
     return content_key(tables | {name: value for name, value in beside.items() if value})
 
@@ -119,8 +120,11 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     check_schedulable(spec)
     appetite = None if schedule.appetite is None else read_appetite(Path(schedule.appetite), spec)
     source = find_source(spec.corpus, base)  # what has changed is said of the very file that is audited
+    before = stamps_of(source)
     corpus = corpus_of(source, nonnegative=traits_of(mechanism_of(spec.mechanism)).nonnegative)
     every, columns = document_digests(source, digest_key(store)), columns_digest(source.spec)
+    if stamps_of(source) != before:
+        raise InputError(f"{source.path.name} or a file beside it was replaced while it was read: run this again.")
     named = spec.design.documents
     named_ids = set(named) if isinstance(named, tuple) else None
     ids = [str(name) for name in corpus.ids if named_ids is None or str(name) in named_ids]

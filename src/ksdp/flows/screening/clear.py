@@ -51,6 +51,7 @@ from ksdp.audit.screening.clearance import (
 )
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.screening.screen_summary import ScreenSummary
+from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import DecisionSpec, Spec
 from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.multiplicity import wrong_share
@@ -59,7 +60,7 @@ from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_audit, run_prepared
 from ksdp.flows.interruption import current
-from ksdp.flows.prepare import Prepared, open_spec
+from ksdp.flows.prepare import Prepared, audit_id, open_spec
 from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
@@ -85,6 +86,7 @@ from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, read_re
 from ksdp.storage.reviews.decisions import Entry, Snapshot, check_signer, exclusions, newer_audits, snapshot
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import code_of
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,10 @@ class Grounds:
 
 
 def mechanism_identity(plan: Plan) -> MechanismIdentity:
-    """Identify the mechanism that a clearance is bound to, as the plan built it, defaults included."""
+    """Identify the mechanism that a clearance is bound to: the plan's, with defaults and own code."""
     runs = plan.runs_identity
-    return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+    own = {"code": content_key(runs["code"])} if "code" in runs else {}
+    return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], {**runs["parameters"], **own})
 
 
 def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
@@ -340,6 +343,8 @@ def clear(
     chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)
     chosen = chosen if rules.only is None else chosen.only(rules.only)
     plan = make_plan(Opened.of(decided.spec, open_corpus(opened.corpus(decided.summary.corpus))))
+    if (code := code_of(plan)) and audit_id(plan, code) != decided.audit:
+        raise InputError(f"code of your own has changed since audit {decided.audit}: audit again, and clear that.")
     screened = _screened(opened, plan, decided, chosen, rules.rounds, place)
     grounds, unit = _grounds(opened, plan.corpus, decided, chosen, screened), decided.spec.design.unit
     late = grounds.excluded.keys() & set(documents_of(plan.corpus, unit, screened.listed))
@@ -414,7 +419,7 @@ def forecast_clear(prepared: Prepared, place: Place, fewest: int) -> ClearForeca
 def _gain_of_list(store: Store, spec: Spec, plan: Plan, listed: Sequence[str]) -> tuple[str, ...]:
     """Return the gain of a run that the listed documents alone enter, as stored or measured now."""
     corpus = plan.corpus
-    kept = learning_of(store, spec.hash, corpus.hash).gain
+    kept = learning_of(store, spec, corpus.hash).gain
     if kept is not None and len(listed) == len(corpus):
         return tuple(kept["sentences"])
     current().say("learning from the listed documents, to see what a party gains by them")

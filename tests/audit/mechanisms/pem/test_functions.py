@@ -13,9 +13,9 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.algorithm import PemRun, run_ideal
+from ksdp.audit.mechanisms.pem.algorithm import PemRun, PemState, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, candidates, supports
-from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
+from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse, VectorBlock
 
 from ....extras.pem.parties_here import one_hot
 
@@ -159,3 +159,17 @@ def test_a_coalition_sees_less_noise_and_not_its_own_records() -> None:
 def test_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("fault", ["repeats", "falls", "outside", "bound"])
+def test_apriori_counts_no_itemset_twice_and_with_no_other_bound(fault: str) -> None:
+    """An aggregator that shows such a state would read a record that all clients sent with noise for less."""
+    records = sp.csr_array(np.eye(12, dtype=np.float64))
+    items = {"repeats": [[7], [7]], "falls": [[7], [3]], "outside": [[3], [12]], "bound": [[3], [7]]}[fault]
+    blocks = (APRIORI.block(2, 1),)
+    honest = PemState(1, {"items1": np.array([[3], [7]], dtype=np.int16)}, blocks)
+    assert APRIORI.map_in_client(records, honest).tolist() == [0]
+    if fault == "bound":
+        blocks = (VectorBlock(1, 1.0, cap=1.0, nonnegative=True),)
+    with pytest.raises(InputError, match="the aggregator is not to be trusted"):
+        APRIORI.map_in_client(records, PemState(1, {"items1": np.array(items, dtype=np.int16)}, blocks))

@@ -95,11 +95,8 @@ class PemAlgorithm(Protocol):
 def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
     """One client's vector in steps, shape (entries,): its records' vectors, clipped and rounded, added up."""
     mapped = algorithm.map_in_client(records, state)
-    if mapped.ndim == 1:
-        steps = np.asarray(mapped)
-        if steps.shape != (state.entries,) or steps.dtype.kind != "i":
-            raise InputError(f"A sum must be {state.entries} integers; got {steps.dtype} of {steps.shape}.")
-        return steps.astype(np.int64)
+    if mapped.ndim == 1 and getattr(algorithm, "adds_up", False):  # it bounds each record by itself
+        return np.asarray(mapped, dtype=np.int64)
     if mapped.shape != (records.shape[0], state.entries):
         raise InputError(
             f"`map_in_client` must return shape {(records.shape[0], state.entries)}; got {mapped.shape}."

@@ -72,6 +72,7 @@ class PemApriori:
     """
 
     name: ClassVar[str] = "Apriori"
+    adds_up: ClassVar[bool] = True
 
     items: int
     longest: int
@@ -109,8 +110,20 @@ class PemApriori:
         return candidates(np.asarray(state.arrays[f"items{state.iteration}"], dtype=np.int16), self.items)
 
     def map_in_client(self, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
-        """Counts of the candidates, already added up; no record has more than `longest` items in them."""
-        return supports(self.cut(records), self.candidates_of(state))
+        """Counts of the candidates, already added up; no record has more than `longest` items in them.
+
+        `InputError` for a state that counts an itemset twice, or with another bound than its own.
+        """
+        counted = self.candidates_of(state)
+        codes = counted.astype(np.int64) @ (self.items ** np.arange(counted.shape[1] - 1, -1, -1, dtype=np.int64))
+        inside = counted.min(initial=0) >= 0 and counted.max(initial=0) < self.items
+        distinct = inside and (np.diff(codes) > 0).all() and (np.diff(counted, axis=1) > 0).all()
+        if not distinct or state.blocks != self._blocks(state.iteration + 1, len(counted)):
+            raise InputError(
+                f"The state of iteration {state.iteration} has itemsets that repeat, or bounds that are not those "
+                "of its itemsets: the aggregator is not to be trusted."
+            )
+        return supports(self.cut(records), counted)
 
     def cut(self, records: sp.csr_array) -> sp.csr_array:
         """The items that each record counts with, bool."""
