@@ -185,6 +185,16 @@ def test_proofs_of_a_party_and_of_some_documents_are_those_of_their_pool() -> No
     np.testing.assert_array_equal(held.absent.bound, found.bound[np.searchsorted(mine, held.absent.units)])
 
 
+def test_of_groups_v_alone_proves_no_absence() -> None:
+    """A sum of rows may be longer than all of them: whoever is in may still leave no trace."""
+    groups = np.repeat([f"g{n}" for n in range(len(LINKED.toarray()) // 2)], 2)
+    corpus = Corpus(LINKED[: len(groups)], np.arange(len(groups)).astype(str), group=groups)
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1, "opens": "final"}}
+    design = {"unit": "group", "party_size": 2, "with_runs": 30}
+    plan = make_plan(Opened.of(parse_spec({**tables, "design": design, "decision": {"margin": 0.1}}), corpus))
+    assert plan.absent is None
+
+
 def test_the_pull_on_v_is_that_of_plain_loops() -> None:
     x, v = LINKED.toarray(), np.linalg.svd(LINKED.toarray())[2][:2]
     moves = np.array([np.outer(v @ row, row) for row in x])  # of V, the gaps aside

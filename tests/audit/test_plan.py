@@ -54,6 +54,36 @@ def test_refuses(corpus: Corpus, sections: dict, message: str) -> None:
         plan_of(corpus, **sections)
 
 
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        {"name": "pd-nmf", "rank": 2, "opens": "final"},
+        {"name": "noisy", "mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 2, "opens": "final"}},
+        {"name": "pd-pca", "rank": 2},
+        {"name": "fedpower-private", "rank": 2},
+        {"name": "dpdispca", "rank": 2, "intermediate": 4},
+        {"name": "term-counts"},
+        {"name": "counted-svd", "rank": 2},
+    ],
+)
+def test_groups_of_unequal_sizes_are_refused_where_a_run_says_how_many_documents_enter(
+    mechanism: dict[str, Any],
+) -> None:
+    """No statistic reads that number, which tells whether a large group is in."""
+    rows = canonical(sp.csr_array(np.random.default_rng(0).poisson(1.0, (60, 8)) + np.eye(60, 8)))
+
+    def planned(sizes: tuple[int, ...], **sections: Any) -> Plan:
+        names = np.repeat([f"g{n}" for n in range(len(sizes))], sizes)
+        corpus = Corpus(rows, np.arange(60).astype(str), group=names)
+        design = {"unit": "group", "party_size": 10, "with_runs": 30}
+        return plan_of(corpus, **{"mechanism": mechanism, "design": design} | sections)
+
+    with pytest.raises(SpecError, match=r"says how many documents enter, and groups have 2 to 5 of them"):
+        planned((5, *(3,) * 17, 2, 2))
+    planned((3,) * 20)
+    planned((5, *(3,) * 17, 2, 2), mechanism={"name": "pd-svd", "rank": 2})
+
+
 def test_the_learnt_statistic_is_tested_where_it_costs_little_and_nobody_solves(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.pages import read_compare_page
 from ksdp.flows.runs.protocol_files import read_protocol_file
 from ksdp.flows.upkeep import damage
@@ -29,6 +30,7 @@ from ..flips import flipped
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 AT = datetime(2026, 3, 2, tzinfo=UTC)
 Reads = Callable[[], object]
+SPEC = parse_spec({"corpus": {"path": "x.npz"}, "mechanism": {"name": "pd-svd"}})
 GAIN = {"measures": [{"name": "RMSE", "gain": {"value": 0.02, "low": 0.01}}], "sentences": ["Joining helps."]}
 
 
@@ -74,7 +76,7 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
     append_run(store, "nightly", run(AT.replace(day=3)))
     write_policy(store, Policy(four_eyes=True))
     write_advice(store, "some", {"asked": "x", "advised": "y", "sentences": ["Do this."]})
-    gain = write_gain(store, "spec", "corpus", GAIN)
+    gain = write_gain(store, SPEC, "corpus", GAIN)
     kept(store)
     write_origin(store, "two", Origin("spec", ("one",)))
     made = ledger(tmp_path / "ada.ledger")
@@ -89,7 +91,7 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
         "history": (store.root / "schedules/nightly/history.jsonl", lambda: read_runs(store, "nightly")),
         "policy": (store.root / "reviews/policy.json", lambda: read_policy(store)),
         "advice": (store.root / "advice/some.json", lambda: _without_more(read_advice(store, "some"))),
-        "gain": (gain, lambda: _without_more(dict(learning_of(store, "spec", "corpus").gain or {}))),
+        "gain": (gain, lambda: _without_more(dict(learning_of(store, SPEC, "corpus").gain or {}))),
         "party run": (
             store.root / "party-runs" / f"{'1' * 64}.json",
             lambda: [read_party_run(store, session) for session in party_run_ids(store)],

@@ -69,8 +69,9 @@ def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(
     store = tmp_path / "store"
     run_test(store, first.audit, ("d-sum", "w-max"), HERE)
     named = {**tables, "statistics": {"families": [], "names": ["w-max", "row-space-energy"]}}
-    with pytest.raises(SpecError, match=r"explored with w-max .*another `seed`"):
-        run_audit(open_spec(parse_spec(named), tmp_path), store, HERE)
+    for kept in ({}, {"observables": "all"}, {"precision": "float64"}):
+        with pytest.raises(SpecError, match=r"explored with w-max .*another `seed`"):
+            run_audit(open_spec(parse_spec({**named, "store": kept}), tmp_path), store, HERE)
     assert run_audit(open_spec(parse_spec({**named, "seed": 5}), tmp_path), store, HERE).sampled_runs > 0
     before = run_audit(open_spec(parse_spec(tables), tmp_path), store, HERE)
     assert before.audit == first.audit, "it was asked before"
@@ -83,7 +84,10 @@ def test_what_is_always_measured_was_not_chosen_by_looking(
     store = tmp_path / "store"
     assert "simulated" in run_test(store, first.audit, ("w-max",), HERE).statistics
     other = parse_spec({**tables, "decision": {"margin": 0.29}})
-    assert run_audit(open_spec(other, tmp_path), store, HERE).audit != first.audit
+    later = run_audit(open_spec(other, tmp_path), store, HERE)
+    assert (later.sampled_runs, later.audit != first.audit) == (0, True)
+    fresh = run_audit(open_spec(other, tmp_path), tmp_path / "fresh", HERE)
+    assert later.statistics == fresh.statistics, "values of a rule for another margin are not this rule's"
 
 
 def test_who_knows_the_pool_is_measured_beside_who_does_not(tables: dict[str, Any], tmp_path: Path) -> None:

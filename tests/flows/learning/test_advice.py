@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.screening.advice import Setting
-from ksdp.audit.specs.models import Spec, parse_spec
+from ksdp.audit.specs.models import GainSpec, Spec, parse_spec
 from ksdp.flows import learning
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE
@@ -65,16 +65,18 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
     found = measure_gain(spec(), base, base / "store")
     assert (found.measures[0].gains, found.alike, found.parties) == (True, False, ("north", "south"))
     store, corpus = Store.open(base / "store"), open_spec(spec(), base).corpus.hash
-    kept = learning_of(store, spec().hash, corpus)
+    kept = learning_of(store, spec(), corpus)
     assert kept.gain is not None
     assert kept.gain["sentences"] == list(found.sentences)
     assert kept.nothing_gained is None
-    assert learning_of(store, spec(rank=3).hash, corpus).gain is None
+    assert learning_of(store, spec(rank=3), corpus).gain is None
+    other = spec().model_copy(update={"gain": GainSpec(splits=9)})
+    assert learning_of(store, other, corpus).gain is None, "measured in another way"
     # A gain that may be nothing is said before everything else.
     nothing = found.to_json()
     nothing["measures"][0]["gain"]["low"] = -1.0
-    write_gain(store, spec().hash, corpus, nothing)
-    assert learning_of(store, spec().hash, corpus).nothing_gained == found.sentences[0]
+    write_gain(store, spec(), corpus, nothing)
+    assert learning_of(store, spec(), corpus).nothing_gained == found.sentences[0]
 
 
 def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +100,10 @@ def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch
     store = Store.open(base / "store")
     assert read_advice(store, out["name"])["spec"] == str(base / "advised.toml")
     # Audits of the spec that was asked about, and of the recommended one, both find it.
-    asked = learning_of(store, spec().hash, open_spec(spec(), base).corpus.hash)
+    asked = learning_of(store, spec(), open_spec(spec(), base).corpus.hash)
     assert asked.advice is not None
     assert not asked.recommended
-    told = learning_of(store, advised.hash, open_spec(advised, base).corpus.hash)
+    told = learning_of(store, advised, open_spec(advised, base).corpus.hash)
     assert told.recommended
     assert told.gain is not None
     assert told.gain["measures"][0]["gain"] == checked["gain"]

@@ -70,6 +70,9 @@ def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     assert guarantee_words(about).startswith("guarantee: epsilon 50 at delta 1e-05; unit: one record")
     V = np.load(protocol.with_suffix("") / "ada" / "result.npz")["V"]
     assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
+    together = 'name = "pd-pca"\nrank = 1\nsolver = "power"\niterations = 3'
+    about = run_all(four, four.protocol(together))["ada"]
+    assert about["reveals"].endswith("Everybody is told how many documents all parties entered together.")
 
 
 def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:

@@ -59,8 +59,8 @@ class NoisySum:
     """Applied to the answer, from what is public alone. A simulation applies it once for all parties."""
     colluders: int | None = None
     """Parties that may put together what they know of noise that all make together; None: each makes its own."""
-    known: int = 1
-    """Parties whose noise an attacker knows where each makes its own: one, if it takes part."""
+    attackers: int = 1
+    """Parties that may put together what they know where each makes its own noise: one, by itself."""
 
     def part(self, parties: int) -> float:
         """The deviation of one party's noise, of so many parties."""

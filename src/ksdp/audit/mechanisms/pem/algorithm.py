@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -92,10 +92,17 @@ class PemAlgorithm(Protocol):
         """The next state. It sees the noisy sum only, so whatever it computes costs no more privacy."""
 
 
+@runtime_checkable
+class _AddsUp(Protocol):
+    """One that adds up its records itself, and bounds each of them."""
+
+    adds_up: ClassVar[bool]
+
+
 def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
     """One client's vector in steps, shape (entries,): its records' vectors, clipped and rounded, added up."""
     mapped = algorithm.map_in_client(records, state)
-    if mapped.ndim == 1 and getattr(algorithm, "adds_up", False):  # it bounds each record by itself
+    if mapped.ndim == 1 and isinstance(algorithm, _AddsUp):
         return np.asarray(mapped, dtype=np.int64)
     if mapped.shape != (records.shape[0], state.entries):
         raise InputError(

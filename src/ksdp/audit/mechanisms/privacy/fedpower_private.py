@@ -191,7 +191,10 @@ class PrivateFedPower(PeriodicPower):
                 block = self._orth((yield LocalNoise(product, each)), start)
             else:
                 block = yield NoisySum(
-                    weight * product, weight * each, lambda total: self._orth(total, start), known=self.colluders
+                    weight * product,
+                    weight * each,
+                    lambda total: self._orth(total, start),
+                    attackers=self.colluders,
                 )
         return PartyResult({"V": block[: self.kept]})
 

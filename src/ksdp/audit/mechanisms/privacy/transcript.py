@@ -209,8 +209,8 @@ def _deviations(sums: Sequence[NoisySum], announcer: Announcer) -> list[float]:
     colluders, insiders = sums[0].colluders, len(sums) - len(announcer.outside)
     if colluders is None:
         deviations = [each.deviation for each in sums]
-        known = 0 if insiders or announcer.made_by else sums[0].known
-        for party in sorted(range(1, len(sums)), key=lambda i: -deviations[i])[:known]:
+        attackers = 0 if insiders or announcer.made_by else sums[0].attackers
+        for party in sorted(range(1, len(sums)), key=lambda i: -deviations[i])[:attackers]:
             deviations[party] = 0.0
         return deviations
     makers, unseen = announcer.made_by, noise_left(sums[0].deviation, len(sums), colluders, insiders)
