@@ -162,7 +162,7 @@ def test_refused(call: Callable[[], object], message: str) -> None:
 
 
 @pytest.mark.deviation(
-    "PEM, Apriori: as aggregator: have an itemset counted more than once, or with less noise than all itemsets need"
+    "PEM, Apriori: as aggregator: have an itemset counted twice, or with less noise than all itemsets need"
 )
 @pytest.mark.parametrize("fault", ["repeats", "falls", "outside", "bound"])
 def test_apriori_counts_no_itemset_twice_and_with_no_other_bound(fault: str) -> None:

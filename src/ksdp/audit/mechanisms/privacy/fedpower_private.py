@@ -190,12 +190,8 @@ class PrivateFedPower(PeriodicPower):
             if not self.announces(step):
                 block = self._orth((yield LocalNoise(product, each)), start)
             else:
-                block = yield NoisySum(
-                    weight * product,
-                    weight * each,
-                    lambda total: self._orth(total, start),
-                    attackers=self.colluders,
-                )
+                own = weight * product, weight * each
+                block = yield NoisySum(*own, lambda total: self._orth(total, start), attackers=self.colluders)
         return PartyResult({"V": block[: self.kept]})
 
     def _orth(self, block: Matrix, start: Matrix) -> Matrix:
