@@ -425,7 +425,8 @@ class DesignSpec(Section, frozen=True):
     """`shared`: every run serves every document. `balanced`: each audited document is in a run with a chance of
     one half. `literal`: runs of its own for each document, as in the paper."""
     unit: Literal["document", "group"] = "document"
-    """Unit that is in or out as a whole, counted by sizes, and judged: a document, or all of a group's."""
+    """Unit that is in or out as a whole, counted by sizes, and judged: a document, or all of a group's. Groups
+    must be of equal size where a run tells how many documents enter (`pd-pca` or a final `pd-nmf`, say)."""
     party_size: Fraction | Rows = 0.03
     """Documents (or groups) in a run: a fraction of the corpus, or a number."""
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
