@@ -185,6 +185,7 @@ def test_proofs_of_a_party_and_of_some_documents_are_those_of_their_pool() -> No
     np.testing.assert_array_equal(held.absent.bound, found.bound[np.searchsorted(mine, held.absent.units)])
 
 
+@pytest.mark.absence
 def test_of_groups_v_alone_proves_no_absence() -> None:
     """A sum of rows may be longer than all of them: whoever is in may still leave no trace."""
     groups = np.repeat([f"g{n}" for n in range(len(LINKED.toarray()) // 2)], 2)
