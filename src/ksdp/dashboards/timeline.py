@@ -38,17 +38,6 @@ def gaps(times: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
     return [(before, after) for before, after in pairwise(ordered) if after - before >= 1.8 * usual]
 
 
-def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
-    first, last = min(times), max(times)
-    margin = max((last - first) * 0.03, timedelta(hours=1))
-    return first - margin, last + margin
-
-
-def _frame(times: Sequence[datetime], *, margin: float, top: float, height: float) -> PlotArea:
-    first, last = _span(times)
-    return PlotArea(margin, top, _WIDTH - margin - 10, height, first.timestamp(), last.timestamp())
-
-
 _PACES = ((0.2, "h", "%-d %b %H:%M"), (0.75, "3h", "%-d %b %H:%M"), (3, "12h", "%-d %b %H:%M"))
 _SLOWER = ((10, "2D", "%-d %b"), (40, "7D", "%-d %b"), (200, "MS", "%b %Y"), (math.inf, "6MS", "%b %Y"))
 """Up to so many days: how often a date is marked, as pandas names it, and how it is written."""
@@ -105,7 +94,9 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     if not times:
         raise ValueError("`rows` must hold at least one mark.")
     height = 34
-    frame = _frame(times, margin=10, top=0, height=height * len(rows) + 2)
+    room = max((max(times) - min(times)) * 0.03, timedelta(hours=1))
+    first, last = (at.timestamp() for at in (min(times) - room, max(times) + room))
+    frame = PlotArea(10, 0, _WIDTH - 20, height * len(rows) + 2, first, last)
     body = _axis(frame)
     sentences = []
     for at, (name, marks, missing) in enumerate(rows):

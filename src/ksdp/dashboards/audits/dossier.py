@@ -194,7 +194,7 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     """Put together what the store knows of an audit."""
     summary, record = view.result.summary, view.result.record
     audit, stated, proved = summary.audit, summary.spec.declared, sentences.proof_of_all(summary) is not None
-    missing = tuple(_missing(stated))
+    missing = tuple(key for key, value in stated.all.items() if not value)
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((c for c in every if audit in c.audits), key=lambda c: c.created)
     figures = advantages(store, summary)
@@ -336,10 +336,6 @@ def _advantage(table: pa.Table, name: str) -> Advantage:
         table["verdict"].to_pylist().count("sensitive"),
         *(round(float(number), 6) for number in numbers),
     )
-
-
-def _missing(stated: DeclaredSpec) -> Iterator[str]:
-    return (key for key, value in stated.all.items() if not value)
 
 
 def _heading(key: str) -> str:

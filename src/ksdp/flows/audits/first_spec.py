@@ -88,7 +88,8 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
     corpus = load_corpus(CorpusSpec.model_validate({"path": here.path, **keys}), folder, nonnegative=False)
     negative = bool((corpus.matrix.data < 0).any())
     rank = max(1, min(_RANK, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
-    runs = _with_runs(len(corpus), margin)
+    enough = runs_for_margin(_SHARE, margin, len(corpus), COLUMNS, DecisionSpec(margin=margin))
+    runs = 200 if enough is None else max(50, 10 * math.ceil(_MORE * enough * _SHARE / 10))
     others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
     size = int(_SHARE * len(corpus))
     if size < 2:
@@ -310,8 +311,3 @@ def _unique(columns: Columns, name: str) -> bool:
     except CorpusError:
         return False
     return True
-
-
-def _with_runs(documents: int, margin: float) -> int:
-    runs = runs_for_margin(_SHARE, margin, documents, COLUMNS, DecisionSpec(margin=margin))
-    return 200 if runs is None else max(50, 10 * math.ceil(_MORE * runs * _SHARE / 10))
