@@ -68,15 +68,6 @@ def _axis(frame: PlotArea) -> list[str]:
     return body
 
 
-def _bands(frame: PlotArea, missing: Sequence[tuple[datetime, datetime]]) -> list[str]:
-    body = []
-    for before, after in missing:
-        start, end = frame.x(before.timestamp()), frame.x(after.timestamp())
-        edge = min(7.0, (end - start) / 4)
-        body.append(rect(start + edge, frame.top, end - start - 2 * edge, frame.height, "missing"))
-    return body
-
-
 def _mark(x: float, y: float, kind: str) -> str:
     if kind == "sensitive":
         return rect(x - 4, y - 4, 8, 8, "mark sensitive")
@@ -103,7 +94,10 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
         own = PlotArea(frame.left, at * height + 14, frame.width, 20, frame.low, frame.high)
         y = own.top + 10
         body.append(text(own.left, own.top - 3, name, "name"))
-        body += _bands(own, missing)
+        for before, after in missing:
+            start, end = own.x(before.timestamp()), own.x(after.timestamp())
+            edge = min(7.0, (end - start) / 4)
+            body.append(rect(start + edge, own.top, end - start - 2 * edge, own.height, "missing"))
         series = sorted(marks, key=lambda mark: mark.at)
         broken = {before for before, _ in missing}
         for earlier, later in pairwise(series):

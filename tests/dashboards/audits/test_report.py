@@ -77,9 +77,7 @@ def test_that_joining_gains_nothing_is_said_first(make_audit: MakeAudit) -> None
     matrix = sp.csr_array(np.random.default_rng(0).standard_normal((300, 3)) * [3.0, 2.0, 0.1])
     asked = GainSpec(splits=3, parties=3)
     scores = tuple(gain_scores(PDSVD(rank=2), GainRows(matrix, matrix, None), asked, 1))
-    write_gain(
-        store, summary.spec.hash, summary.corpus, summarise_gain(scores, "pd-svd", asked, named=False).to_json()
-    )
+    write_gain(store, summary.spec, summary.corpus, summarise_gain(scores, "pd-svd", asked, named=False).to_json())
     told = HtmlPage(report(store, audit))
     said = [text for _, text in told.all("p", **{"class": "headline"})]
     assert said[0].startswith("Joining gains nothing here, for parties drawn alike")

@@ -199,13 +199,15 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     signed = sorted((c for c in every if audit in c.audits), key=lambda c: c.created)
     figures = advantages(store, summary)
     materials = _materials(summary)
+    packages = plural(len(materials.packages), "package", "packages")
+    installed = f"{packages}, named in the JSON (sha256:{materials.sha256})"
     measured = {
         "appetite": (_held_to(record),),
         "measured": _measured(figures, summary),
         "theory": _theory(view),
         "trust": (Fact("Error rate", (sentences.how_sure(summary),), "measured"), *_trust(view)),
         "signoff": _recorded(store, audit, signed),
-        "provenance": (*_again(audit), _made_with(materials)),
+        "provenance": (*_again(audit), Fact("Bill of materials", (installed,), "recorded")),
     }
     return Dossier(
         version=VERSION,
@@ -445,11 +447,6 @@ def _materials(summary: Summary) -> BillOfMaterials:
     packages = summary.provenance.packages
     lines = [f"{name}=={version}\n" for name, version in sorted(packages.items())]
     return BillOfMaterials(packages, hashlib.sha256("".join(lines).encode()).hexdigest())
-
-
-def _made_with(materials: BillOfMaterials) -> Fact:
-    number = plural(len(materials.packages), "package", "packages")
-    return Fact("Bill of materials", (f"{number}, named in the JSON (sha256:{materials.sha256})",), "recorded")
 
 
 def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:

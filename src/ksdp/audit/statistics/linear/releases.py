@@ -397,8 +397,8 @@ class LinearBasis(_Solved):
         """Return the contributions of documents to the sums that V leaves, and these sums; None if too few."""
         V = np.ascontiguousarray(announced(observables, "V"))
         others = 0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0]
-        documents = pool.drawn.shape[0] + others
-        enough = fits_dense_solver(documents) or numbers_of_basis(*V.shape) >= FEWEST * documents
+        numbers, documents = numbers_of_basis(*V.shape), pool.drawn.shape[0] + others
+        enough = fits_dense_solver(documents) or numbers >= FEWEST * documents
         if pool.mechanism is None or not enough:
             return None
         exact = is_exact(pool) and given_fields(own_mechanism(pool.mechanism)).get("solver") == "limit"
