@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
@@ -96,7 +95,9 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
         raise CorpusError(
             f"{shown(Path(here.path))}: only {len(corpus)} of its rows hold a feature; an audit needs 5 or more."
         )
-    text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
+    empty = f"; {len(corpus.left_out)} rows without any are left out" if corpus.left_out else ""
+    settings = "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+    text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{empty}.
 #   ksdp plan this-file.toml       what it costs, detects and can call clear
 #   ksdp audit this-file.toml      the audit
 # Every key: docs/spec.md
@@ -104,7 +105,7 @@ seed = 7
 
 [corpus]
 path = {json.dumps(path)}
-{_lines(keys)}{notes}
+{settings}{notes}
 [mechanism]
 name = {json.dumps(_MECHANISM)}               # {others}: `ksdp mechanisms`
 rank = {rank}                      # more topics or directions leak more
@@ -121,14 +122,6 @@ margin = {margin}                  # the largest advantage that you are willing 
     spec = parse_spec(tomllib.loads(text))
     lines = before_words(known_before(make_plan(Opened.of(spec, corpus)))) if corpus.features > rank else []
     return "".join((text, *(f"# {line}\n" for line in ("", *lines) if lines)))
-
-
-def _left(corpus: Corpus) -> str:
-    return f"; {len(corpus.left_out)} rows without any are left out" if corpus.left_out else ""
-
-
-def _lines(keys: dict[str, object]) -> str:
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
 
 
 def _corpus(data: Path) -> tuple[dict[str, object], str]:
