@@ -247,7 +247,8 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _TOLD:
             raise
-        typer.secho(_seen(f"error: {_where(error)}{error.strerror}."), err=True, fg="red")
+        where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        typer.secho(_seen(f"error: {where}{error.strerror}."), err=True, fg="red")
         code = 1
     except ModuleNotFoundError as error:
         if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
@@ -310,10 +311,6 @@ def _of_others(path: Path) -> bool:
         status = path.lstat()
         return bool(status.st_mode & 0o022) or status.st_uid not in (0, os.getuid())
     return False
-
-
-def _where(error: OSError) -> str:
-    return f"{error.filename}: " if isinstance(error.filename, str) else ""
 
 
 def _leave_as_interrupted(interrupted: list[bool]) -> None:

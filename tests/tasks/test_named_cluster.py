@@ -10,10 +10,6 @@ from ksdp.audit.specs.models import ClusterSpec
 from ksdp.tasks.cluster import cluster_class, open_workers
 
 
-def asked(name: str, **given: object) -> ClusterSpec:
-    return ClusterSpec.model_validate({"class": name, **given})
-
-
 def test_classes_of_installed_packages_are_found() -> None:
     from distributed import LocalCluster, SSHCluster
 
@@ -46,6 +42,6 @@ def test_other_names_are_refused(name: str, said: str) -> None:
 
 
 def test_what_does_not_start_is_said() -> None:
-    nowhere = asked("distributed.SSHCluster", arguments={"hosts": []})
+    nowhere = ClusterSpec.model_validate({"class": "distributed.SSHCluster", "arguments": {"hosts": []}})
     with pytest.raises(InputError, match="does not start .ValueError"), open_workers(spec=nowhere):
         pass

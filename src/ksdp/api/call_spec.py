@@ -108,7 +108,12 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Opened:
         final = {"opens": "final"} if "opens" in parameters else {}  # as `ksdp init` writes
         tables["mechanism"] = {"name": mechanism} | final | rest
     else:
-        draft = _draft(tables, rest)
+        if rest:
+            hint = meant(next(iter(rest)), [*KEYS, *_OWN])
+            raise InputError(
+                f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters."
+            )
+        draft = parse_spec({**tables, "mechanism": {"name": "draft"}})
         made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
         tables["mechanism"] = {"name": lent_key(made, mechanism, own.get("version"))}
         objects[tables["mechanism"]["name"]] = made
@@ -133,13 +138,6 @@ def described(model: type[Any]) -> dict[str, str]:
         else:
             last = None
     return words
-
-
-def _draft(tables: Mapping[str, Any], rest: Mapping[str, Any]) -> Spec:
-    if rest:
-        hint = meant(next(iter(rest)), [*KEYS, *_OWN])
-        raise InputError(f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters.")
-    return parse_spec({**tables, "mechanism": {"name": "draft"}})
 
 
 def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> Collection[str]:

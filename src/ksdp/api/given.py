@@ -93,7 +93,8 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
     def call(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Any]:
         matrix, labels = (rows, None) if features is None else labelled(features, rows)
         fresh = clone(estimator)
-        unset = [key for key, value in fresh.get_params().items() if value is None and _is_state(key)]
+        given = fresh.get_params().items()
+        unset = [key for key, value in given if value is None and key.split("__")[-1] == "random_state"]
         fresh.set_params(**{key: int(rng.integers(2**31)) for key in unset})
         with _heard_once(heard):
             fitted = fresh.fit(matrix.toarray() if dense else matrix, *(() if labels is None else (labels,)))
@@ -109,10 +110,6 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
         return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
 
     return call
-
-
-def _is_state(parameter: str) -> bool:
-    return parameter.split("__")[-1] == "random_state"
 
 
 def _usual(last: Any) -> tuple[str, ...]:

@@ -275,7 +275,9 @@ def coverage_of(plan: Plan) -> Coverage:
     if not sums and not _solved(plan):
         sums = unsolved(mechanism, plan.releases.recorded, seen, who) + unblurred(_little_noise(plan), who)
     if not sums:
-        sums = followed(_final(plan), who)
+        key = ("final numbers", seen)
+        numbers = plan.pool.derive(key, lambda: final_numbers(mechanism, plan.releases.read, plan.pool))
+        sums = followed(dict(numbers), who)
     if not sums:  # which is told already where equations are enough
         told_apart = _shown(plan)
         follows = is_own(plan.mechanism) and not to_learn
@@ -333,14 +335,6 @@ def _little_noise(plan: Plan) -> int:
             ("little noise", plan.releases.seen), lambda: low_noise_numbers(filters, plan.releases.read, pool)
         )
     )
-
-
-def _final(plan: Plan) -> dict[str, int]:
-    """Numbers of the final output that follow from who is in, and are not solved for."""
-    numbers = plan.pool.derive(
-        ("final numbers", plan.releases.seen), lambda: final_numbers(plan.mechanism, plan.releases.read, plan.pool)
-    )
-    return dict(numbers)
 
 
 def _undeclared(plan: Plan) -> tuple[str, ...]:

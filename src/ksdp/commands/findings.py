@@ -155,7 +155,9 @@ def _show_document(store: Store, audit: str, document: str, *, as_json: bool) ->
     try:
         evidence = read_document(folder, document)
     except StoreError:
-        if _left_out(store, read_summary(folder), document):
+        from ksdp.storage.mapped_corpus import open_corpus
+
+        if document in open_corpus(store.corpus(read_summary(folder).corpus)).left_out:
             raise NotFound(f"document {document!r} is left out: empty, without any feature.") from None
         raise
     summary = read_summary(folder)
@@ -182,12 +184,6 @@ def _tell_documents(folder: Path, most: int) -> None:
         typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p {_p(log10_p)}  {statistic}")
     if total > most:
         typer.echo(f"... and {total - most} more: `--worst N`, or `ksdp sql --to`", err=True)
-
-
-def _left_out(store: Store, summary: Summary, document: str) -> bool:
-    from ksdp.storage.mapped_corpus import open_corpus
-
-    return document in open_corpus(store.corpus(summary.corpus)).left_out
 
 
 def _show_again(store: Path, audit: str, document: str, statistic: str, as_json: bool) -> NoReturn:

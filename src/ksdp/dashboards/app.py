@@ -169,17 +169,14 @@ def _queue(context: PageContext, request: Request) -> Response:
     return context.page(request, "page_queue", page=page)
 
 
-def _icon(context: PageContext, request: Request) -> Response:
-    return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
-
-
 def _report(context: PageContext, request: Request) -> Response:
     audit = require_audit(context.store, request.path_params["audit"])
     return alone(render_report(audit_result(read_summary(context.store.audit(audit)))))
 
 
 _PAGES: dict[str, Page] = {
-    "/favicon.ico": _icon,
+    # Pages name none; browsers ask all the same where a page is plain text.
+    "/favicon.ico": lambda context, request: Response(status_code=204),
     "/": lambda context, request: context.page(
         request, "page_home", page=read_home_page(context.store, context.actions.clock())
     ),

@@ -113,16 +113,6 @@ _FAR = 1e150
 """Values beyond are drawn like infinity: past the edge."""
 
 
-def _steps(values: Floats) -> tuple[Floats, Floats]:
-    points, counts = np.unique(values, return_counts=True)
-    return points, np.cumsum(counts) / len(values)
-
-
-def _at(points: Floats, shares: Floats, place: float) -> float:
-    below = int(np.searchsorted(points, place, side="right"))
-    return float(shares[below - 1]) if below else 0.0
-
-
 def _thin(points: Floats, shares: Floats, keep: float) -> tuple[Floats, Floats]:
     """At most `_POINTS` steps, even in height; the steps around `keep` stay, so that D does not move."""
     if len(points) <= _POINTS:
@@ -151,7 +141,8 @@ def _window(arms: Sequence[Floats], place: float) -> tuple[float, float, bool]:
 
 def _curve(frame: PlotArea, points: Floats, shares: Floats, kind: str) -> str:
     inside = (points > frame.low) & (points < frame.high)
-    y = number(frame.y(_at(points, shares, frame.low)))
+    below = int(np.searchsorted(points, frame.low, side="right"))
+    y = number(frame.y(float(shares[below - 1]) if below else 0.0))
     path = [f"M{number(frame.left)} {y}"]
     for value, share in zip(points[inside], shares[inside], strict=True):
         y = number(frame.y(float(share)))
@@ -188,7 +179,8 @@ def ecdf_svg(
     name = f"value of {statistic}{' (far tails cut off)' if cut else ''}"
     body.append(text(frame.left + frame.width / 2, frame.bottom + 32, name, "middle name"))
     for values, kind in ((other, "without"), (first, "with")):
-        body.append(_curve(frame, *_thin(*_steps(values), place), kind))
+        points, counts = np.unique(values, return_counts=True)
+        body.append(_curve(frame, *_thin(points, np.cumsum(counts) / len(values), place), kind))
     x = min(max(frame.x(place), frame.left), frame.right)
     body.append(line(x, frame.y(share_with), x, frame.y(share_without), "gap"))
     # Right of the gap's upper end, or left of its lower end, neither curve passes.

@@ -101,7 +101,9 @@ def read_home_page(store: Store, now: datetime) -> HomePage:
     rows = []
     for newest, audits in audits_by_question(store):
         summary = read_summary(store.audit(newest.audit))
-        signed = _newest_clearance(clearances.values(), {audit.audit for audit in audits})
+        names = {audit.audit for audit in audits}
+        own = [c for c in clearances.values() if c is not None and c.audits and c.audits[-1] in names]
+        signed = max(own, key=lambda c: c.created, default=None)
         question = _Question(pending_of(store, newest), audits, summary, signed, bool(changed))
         mine = list(_of_question(store, question, now))
         needs += mine
@@ -151,11 +153,6 @@ def _of_schedule(store: Store, schedule: Schedule, now: datetime) -> Iterator[Ne
             yield Need("act", about, f"{_documents(last.became_sensitive)} became sensitive in the last run.", at)
         if (last.largest_drift or 0.0) > _DRIFT:
             yield Need("look", about, f"A D moved by {last.largest_drift:.2f}, and the setting is the same.", at)
-
-
-def _newest_clearance(clearances: Iterable[Clearance | None], audits: set[str]) -> Clearance | None:
-    mine = [c for c in clearances if c is not None and c.audits and c.audits[-1] in audits]
-    return max(mine, key=lambda c: c.created, default=None)
 
 
 def _of_question(store: Store, question: _Question, now: datetime) -> Iterator[Need]:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,6 @@ def _runs_needed(runs: float) -> str:
 
 def _share(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
-
-
-def _visible(text: str) -> str:
-    """A reason from the log, with letters that are not seen written as their numbers."""
-    return visible(text, lines=True)
 
 
 def _number(text: str) -> int:
@@ -71,7 +66,7 @@ def static_files() -> StaticFiles:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = make_environment()
-    environment.filters |= {"runs_needed": _runs_needed, "share": _share, "visible": _visible}
+    environment.filters |= {"runs_needed": _runs_needed, "share": _share, "visible": partial(visible, lines=True)}
     environment.globals |= {"link": link, "static": _static_link}
     return environment
 

@@ -38,17 +38,6 @@ def gaps(times: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
     return [(before, after) for before, after in pairwise(ordered) if after - before >= 1.8 * usual]
 
 
-def _span(times: Sequence[datetime]) -> tuple[datetime, datetime]:
-    first, last = min(times), max(times)
-    margin = max((last - first) * 0.03, timedelta(hours=1))
-    return first - margin, last + margin
-
-
-def _frame(times: Sequence[datetime], *, margin: float, top: float, height: float) -> PlotArea:
-    first, last = _span(times)
-    return PlotArea(margin, top, _WIDTH - margin - 10, height, first.timestamp(), last.timestamp())
-
-
 _PACES = ((0.2, "h", "%-d %b %H:%M"), (0.75, "3h", "%-d %b %H:%M"), (3, "12h", "%-d %b %H:%M"))
 _SLOWER = ((10, "2D", "%-d %b"), (40, "7D", "%-d %b"), (200, "MS", "%b %Y"), (math.inf, "6MS", "%b %Y"))
 """Up to so many days: how often a date is marked, as pandas names it, and how it is written."""
@@ -79,15 +68,6 @@ def _axis(frame: PlotArea) -> list[str]:
     return body
 
 
-def _bands(frame: PlotArea, missing: Sequence[tuple[datetime, datetime]]) -> list[str]:
-    body = []
-    for before, after in missing:
-        start, end = frame.x(before.timestamp()), frame.x(after.timestamp())
-        edge = min(7.0, (end - start) / 4)
-        body.append(rect(start + edge, frame.top, end - start - 2 * edge, frame.height, "missing"))
-    return body
-
-
 def _mark(x: float, y: float, kind: str) -> str:
     if kind == "sensitive":
         return rect(x - 4, y - 4, 8, 8, "mark sensitive")
@@ -105,14 +85,19 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
     if not times:
         raise ValueError("`rows` must hold at least one mark.")
     height = 34
-    frame = _frame(times, margin=10, top=0, height=height * len(rows) + 2)
+    room = max((max(times) - min(times)) * 0.03, timedelta(hours=1))
+    first, last = (at.timestamp() for at in (min(times) - room, max(times) + room))
+    frame = PlotArea(10, 0, _WIDTH - 20, height * len(rows) + 2, first, last)
     body = _axis(frame)
     sentences = []
     for at, (name, marks, missing) in enumerate(rows):
         own = PlotArea(frame.left, at * height + 14, frame.width, 20, frame.low, frame.high)
         y = own.top + 10
         body.append(text(own.left, own.top - 3, name, "name"))
-        body += _bands(own, missing)
+        for before, after in missing:
+            start, end = own.x(before.timestamp()), own.x(after.timestamp())
+            edge = min(7.0, (end - start) / 4)
+            body.append(rect(start + edge, own.top, end - start - 2 * edge, own.height, "missing"))
         series = sorted(marks, key=lambda mark: mark.at)
         broken = {before for before, _ in missing}
         for earlier, later in pairwise(series):

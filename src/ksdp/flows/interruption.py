@@ -44,11 +44,7 @@ def check_stopped() -> None:
         raise KeyboardInterrupt
 
 
-def _never() -> str:
-    return ""
-
-
-def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str] = _never) -> _Result:
+def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str] = lambda: "") -> _Result:
     """Run a flow to its end or to Ctrl-C, or until `lost` says why it cannot go on."""
     halt = _halt.get() or threading.Event()  # a run within a run stops with it
     token, runner, before = _halt.set(halt), asyncio.Runner(), logging.root.manager.disable

@@ -127,18 +127,15 @@ def _of_records(store: Store) -> Iterator[Damage]:
 
 
 def _check_ledger(store: Store) -> None:
-    for kind, names in _gone(store).items():
-        for name in names:
-            raise StoreError(f"lines of it are gone: it no longer says that {name!r} was {kind}. Restore it.")
-
-
-def _gone(store: Store) -> dict[str, list[str]]:
     signed = {content_hash(clearance): clearance.audits for clearance in _clearances(store)}
-    finished = store.audits()
-    witnessed = {"started": {*finished, *chain(*signed.values())}, "finished": {*finished}, "signed": {*signed}}
-    ledger = read_ledger(store)
-    audits = {"started": ledger.started, "finished": ledger.finished, "signed": ledger.signed}
-    return {kind: sorted(names.difference(audits[kind])) for kind, names in witnessed.items()}
+    finished, ledger = store.audits(), read_ledger(store)
+    for kind, witnessed, names in (
+        ("started", {*finished, *chain(*signed.values())}, ledger.started),
+        ("finished", {*finished}, ledger.finished),
+        ("signed", {*signed}, ledger.signed),
+    ):
+        for name in sorted(witnessed.difference(names)):
+            raise StoreError(f"lines of it are gone: it no longer says that {name!r} was {kind}. Restore it.")
 
 
 def _clearances(store: Store) -> list[Clearance]:

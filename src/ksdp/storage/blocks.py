@@ -167,7 +167,7 @@ def write_values(folder: Place, measured: BlockValues, key: str, precision: str)
     arrays = dict(measured.values) if measured.canary is None else {**measured.values, CANARY: measured.canary}
     for name, values in arrays.items():
         values = values.astype(little, copy=False)
-        columns[name] = cells(values) if kept is None else _some_cells(values, kept)
+        columns[name] = cells(values) if kept is None else _joined_cells(values[kept], kept.sum(axis=1))
     metadata = _footer(measured.block, key) | {"ksdp.precision": precision, _DIGESTS: " ".join(measured.digests)}
     table = pa.table(columns).replace_schema_metadata(metadata)
     write_whole(
@@ -246,10 +246,6 @@ def cells(rows: NDArray[Any]) -> pa.Array:
     rows = np.ascontiguousarray(rows)
     width = rows.shape[1] * rows.itemsize
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
-
-
-def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
-    return _joined_cells(rows[kept], kept.sum(axis=1))
 
 
 def _joined_cells(flat: NDArray[Any], counts: NDArray[np.int64]) -> pa.Array:

@@ -61,12 +61,6 @@ def _content(clearance: Clearance) -> dict[str, Any]:
     return {"format": FORMAT} | said | moments
 
 
-def _clearance(content: dict[str, Any]) -> Clearance:
-    if content["format"] != FORMAT:
-        raise ValueError("another format")
-    return _codec().validate_python({name: value for name, value in content.items() if name != "format"})
-
-
 def _signed_bytes(content: Mapping[str, Any], kind: str = "clearance") -> bytes:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return f"ksdp-{kind}-1\n{text}".encode("ascii")
@@ -147,7 +141,9 @@ def _parse(path: Path, *kinds: str) -> dict[str, Any]:
 
 def _open(path: Path, content: Any) -> Clearance:
     try:
-        clearance = _clearance(content)
+        if content["format"] != FORMAT:
+            raise ValueError("another format")
+        clearance = _codec().validate_python({name: value for name, value in content.items() if name != "format"})
         same = _content(clearance) == content
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ClearanceError("file", f"{path.name} is not a clearance of format {FORMAT}.") from error

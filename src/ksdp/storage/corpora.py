@@ -362,10 +362,6 @@ def _demo(file: SourceFile, nonnegative: bool) -> RawCorpus:
     return RawCorpus.of(file, matrix, Labels(ids, party))
 
 
-def _counts(file: SourceFile, nonnegative: bool) -> RawCorpus:
-    return _labelled(file, read_counts(file.path))
-
-
 def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
     names = column_names(file.spec, matrix.shape[1])
     return RawCorpus.of(file, matrix, read_labels(file.spec, file.labels, matrix.shape[0]), names)
@@ -395,7 +391,7 @@ def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:
 
 _READERS: dict[str, Callable[[SourceFile, bool], RawCorpus]] = {
     "demo": _demo,
-    "counts": _counts,
+    "counts": lambda file, nonnegative: _labelled(file, read_counts(file.path)),
     "docword": lambda file, nonnegative: _labelled(file, read_docword(file.path, file.spec.encoding)),
     "ratings": _ratings,
     "text": _text,

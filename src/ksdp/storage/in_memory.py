@@ -47,7 +47,7 @@ def corpus_in_memory(
             read = replace(read, labels=replace(read.labels, ids=_index(data)))
         return weighed_corpus(read, nonnegative=False)
     agreed = column_names(spec)
-    if not sp.issparse(data) and _texts(data):
+    if not sp.issparse(data) and len(data) and all(isinstance(text, str) for text in data):
         matrix, kind = term_counts(list(data), spec, _WHERE, agreed), "text"
     else:
         matrix, kind = _matrix(data), "table"
@@ -93,10 +93,6 @@ def _index(data: Any) -> NDArray[np.str_]:
     names = np.array([str(name) for name in data.index], dtype=np.str_)
     counts = len(np.unique(names)) < len(names) or (names == np.arange(len(names)).astype(np.str_)).all()
     return numbers if counts else names
-
-
-def _texts(data: Any) -> bool:
-    return len(data) > 0 and all(isinstance(text, str) for text in data)
 
 
 def _matrix(data: Any) -> sp.csr_array:

@@ -30,10 +30,6 @@ def counts(seed: int, n: int = 30, d: int = 14) -> Documents:
     return Documents(sp.csr_array(np.random.default_rng(seed).poisson(0.7, (n, d)).astype(float)))
 
 
-def singular(seed: int, k: int = 4, d: int = 14) -> np.ndarray:
-    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, k)))[0].T
-
-
 def topics(seed: int, k: int = 4, d: int = 14) -> np.ndarray:
     drawn = np.random.default_rng(seed).random((k, d)) ** 3
     return drawn / drawn.sum(1, keepdims=True)
@@ -52,7 +48,7 @@ def test_energy_of_topics_is_that_of_the_projection() -> None:
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_energy_of_singular_vectors_is_that_of_the_projection(mean: bool) -> None:
-    documents, basis = signed(1), singular(2)
+    documents, basis = signed(1), np.linalg.qr(np.random.default_rng(2).normal(size=(14, 4)))[0].T
     arrays = {"V": basis}
     shifted = documents
     if mean:

@@ -7,15 +7,10 @@ import pandas as pd
 import pytest
 
 
-def tables(store: Path, audit: str) -> list[pd.DataFrame]:
-    folder = store / "audits" / audit
-    return [pd.read_parquet(folder / name) for name in ("verdicts.parquet", "statistics.parquet")]
-
-
-def assert_same(first: list[pd.DataFrame], second: list[pd.DataFrame]) -> None:
-    """Bit for bit."""
-    for one, other in zip(first, second, strict=True):
-        pd.testing.assert_frame_equal(one, other, check_exact=True)
+def assert_same(first: Path, second: Path) -> None:
+    """Tables of two audits, bit for bit."""
+    for name in ("verdicts.parquet", "statistics.parquet"):
+        pd.testing.assert_frame_equal(*(pd.read_parquet(at / name) for at in (first, second)), check_exact=True)
 
 
 def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
@@ -51,7 +46,7 @@ def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tm
     # 20 runs were one block cut short, which is sampled again whole.
     assert more["runs"] == 40
     fresh = ksdp("audit", spec(with_runs=8, families=["paper"]), "--store", tmp_path / "fresh", "--json").out
-    assert_same(tables(store, more["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
+    assert_same(store / "audits" / more["audit"], tmp_path / "fresh" / "audits" / fresh["audit"])
 
 
 def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:

@@ -24,16 +24,13 @@ from ksdp.protocols.programs.run_terms import Statement
 from .conftest import NAMES, NMF, Meddle, Party, all_ends, free_ports, parties, party_matrix, proxy
 
 
-def ideal(m: int) -> np.ndarray:
-    matrices = tuple(party_matrix(name) for name in NAMES[:m])
-    return NMF.run(Database(matrices), np.random.default_rng(0))["T"]
-
-
 def agree(ends: list[RunOutcome | BaseException]) -> None:
     outcomes = [end for end in ends if isinstance(end, RunOutcome)]
     assert len(outcomes) == len(ends), ends
     assert len({outcome.digest for outcome in outcomes}) == 1
-    np.testing.assert_allclose(outcomes[0].result.public["T"], ideal(len(ends)), rtol=0, atol=1e-7)
+    database = Database(tuple(party_matrix(name) for name in NAMES[: len(ends)]))
+    ideal = NMF.run(database, np.random.default_rng(0))["T"]
+    np.testing.assert_allclose(outcomes[0].result.public["T"], ideal, rtol=0, atol=1e-7)
 
 
 def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_there() -> None:

@@ -28,10 +28,6 @@ TOPICS = {"rank": 2, "opens": "final", "sweeps": 2, "tolerance": 0.0, "beta": 0.
 SIMPLEX = {"rank": 2, "opens": "final", "sweeps": 2, "tolerance": 0.0}
 
 
-def in_directions(rows: list[sp.csr_array]) -> list[sp.csr_array]:
-    return [abs(part).multiply(1.0 / np.linalg.norm(part.toarray(), axis=1)[:, None]).tocsr() for part in rows]
-
-
 def known(seed: int, drawn: list[np.ndarray[Any, Any]]) -> Callable[[tuple[int, ...], float], Any]:
     """Noise that a test can subtract again."""
 
@@ -77,7 +73,8 @@ def test_vectors_are_those_of_the_mechanism_with_every_party_s_noise(m: int, par
 @pytest.mark.parametrize("parameters", [SIMPLEX, TOPICS | {"weighted": True}])
 def test_topics_are_those_of_the_mechanism_with_every_party_s_noise(parameters: dict[str, Any]) -> None:
     mechanism = Noisy("pd-nmf", noise=1.0, scale=0.003, parameters=parameters)
-    rows, terms = in_directions(parts(3)), terms_of(3, mechanism, 0)
+    terms, lengths = terms_of(3, mechanism, 0), [np.linalg.norm(part.toarray(), axis=1) for part in parts(3)]
+    rows = [abs(part).multiply(1 / long[:, None]).tocsr() for part, long in zip(parts(3), lengths, strict=True)]
     results, noise, largest = played(terms, rows)
     exact = mechanism.inner.run(Database(tuple(rows)), np.random.default_rng(0))["T"]
     np.testing.assert_allclose(

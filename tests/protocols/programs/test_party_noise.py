@@ -1,7 +1,5 @@
 """Shares with noise are whole numbers of steps, and bounded."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -11,10 +9,6 @@ from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.protocols.programs.rounds import noised, vetted_noise
 
 BOUND = 2.0**22
-
-
-def constant(value: float) -> Callable[[tuple[int, ...], float], np.ndarray]:
-    return lambda shape, deviation: np.full(shape, value)
 
 
 def test_the_noise_is_added_in_steps_of_the_grid() -> None:
@@ -50,7 +44,7 @@ def test_no_deviation_rounds_only() -> None:
 )
 def test_what_leaves_the_bound_is_refused(share: float, noise: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        noised(np.array([0.0, share]), 0.5, 4.0, constant(noise))
+        noised(np.array([0.0, share]), 0.5, 4.0, lambda shape, deviation: np.full(shape, noise))
 
 
 def test_noise_too_fine_for_the_grid_is_refused() -> None:

@@ -24,11 +24,6 @@ def computed(work: Callable[[SharedArithmetic, int], Coroutine[Any, Any, Any]]) 
     return compute_together(works, seeded("compute"))[0][0]
 
 
-def symmetric(values: list[float]) -> np.ndarray:
-    turn = np.linalg.qr(np.random.default_rng(4).standard_normal((len(values),) * 2))[0]
-    return turn @ np.diag(values) @ turn.T
-
-
 def test_public_numbers_are_coded_exactly_and_back() -> None:
     values = np.array([0.0, 1.0, -1.5, 2.0**-30, -(2.0**20), 0.1])
     assert (reals(fixed(values), FRACTION) == values).all()
@@ -89,7 +84,8 @@ def test_an_inverse_root_orthonormalises() -> None:
 
 def test_projectors_on_leading_eigenvectors_and_a_tie() -> None:
     values = [0.4, 0.25, 0.1, 0.1, 0.05]
-    matrix = symmetric(values)
+    axes = np.linalg.qr(np.random.default_rng(4).standard_normal((5, 5)))[0]
+    matrix = axes @ np.diag(values) @ axes.T
     given = shared(matrix, 7)
 
     async def work(shares: SharedArithmetic, place: int) -> Any:

@@ -164,16 +164,8 @@ Contributions = list[Contribution]
 CODING = FixedPoint(31, 1.0, 3)
 
 
-def other_coding(sent: Contributions) -> Contributions:
-    return [sent[1], started(3, seed="s")[2].contribute(np.ones(4), FixedPoint(30, 1.0, 3))]
-
-
-def another_shape(sent: Contributions) -> Contributions:
-    return [sent[1], started(3, seed="s")[2].contribute(np.ones((2, 2)), CODING)]
-
-
-def longer(sent: Contributions) -> Contributions:
-    return [sent[1], started(3, seed="s")[2].contribute(np.ones(5), CODING)]
+def with_another(values: np.ndarray, coding: FixedPoint = CODING) -> Callable[[Contributions], Contributions]:
+    return lambda sent: [sent[1], started(3, seed="s")[2].contribute(values, coding)]
 
 
 @pytest.mark.parametrize(
@@ -188,9 +180,9 @@ def longer(sent: Contributions) -> Contributions:
         (lambda s: [s[1], replace(s[2], session=bytes(32))], "another session"),
         (lambda s: [s[1], replace(s[2], tags=s[2].tags[1:])], "was changed on the way"),
         (lambda s: [s[1], replace(s[2], payload=bytes(s[2].payload)[:-8])], "another shape"),
-        (other_coding, "codes its values otherwise"),
-        (another_shape, "another shape"),
-        (longer, "another shape"),
+        (with_another(np.ones(4), FixedPoint(30, 1.0, 3)), "codes its values otherwise"),
+        (with_another(np.ones((2, 2))), "another shape"),
+        (with_another(np.ones(5)), "another shape"),
     ],
 )
 def test_false_contributions_end_the_run(spoil: Callable[[Contributions], Contributions], said: str) -> None:

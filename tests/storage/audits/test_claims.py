@@ -24,11 +24,6 @@ SUMMARY = example(mechanism=INPUTS.mechanism, mechanism_version=INPUTS.version, 
 DAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
-
-
 @pytest.fixture(scope="module")
 def refuted() -> ClaimFinding:
     return audit_claim(MECHANISM, runs=60, rng=np.random.default_rng(3))

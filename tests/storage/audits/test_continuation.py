@@ -1,7 +1,5 @@
 """Who continues an audit, and what a file says once its writer is dead."""
 
-from pathlib import Path
-
 import pytest
 
 from ksdp.audit.errors import StoreError
@@ -14,11 +12,6 @@ from ksdp.storage.audits.continuation import (
     write_progress,
 )
 from ksdp.storage.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
 
 
 def state(store: Store) -> str | None:

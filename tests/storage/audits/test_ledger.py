@@ -5,7 +5,6 @@ import os
 import shutil
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +23,6 @@ from ...flips import flipped
 from ...summaries import example, verdict_table
 
 ONE = Attempt("q", "f", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
 
 
 def numbered(number: int) -> Attempt:

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.mechanisms.factorisation.power_iteration import stack
 
 if TYPE_CHECKING:
     from ksdp.audit.statistic import TableStatistic
@@ -152,7 +153,7 @@ class FunctionMechanism:
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Call the function."""
         try:
-            return Observables(_named_arrays(self._call(_stacked(database), rng)))
+            return Observables(_named_arrays(self._call(stack(database.parties), rng)))
         except Exception as error:
             raise KsdpError(f"the mechanism {self.name!r} failed in a run: {failure_of(error)}.") from error
 
@@ -161,11 +162,6 @@ def _unpickled(
     name: str, unused: bytes, shapes: tuple[Release, ...], features: int, code: str
 ) -> FunctionMechanism:
     return FunctionMechanism(name, pickle.loads(unused), shapes, features, unused, code)
-
-
-def _stacked(database: Database) -> sp.csr_array:
-    parts = database.parties
-    return parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr"))
 
 
 def function_mechanism(

@@ -27,10 +27,6 @@ def _as_it_is(array: Array) -> Any:
     return array
 
 
-def _nothing() -> Array:
-    return np.zeros(0)
-
-
 @dataclass(frozen=True, eq=False)
 class SecSum:
     """Answer: the sum over the parties, exactly; everybody learns it."""
@@ -107,7 +103,7 @@ class Upload:
     """Standard deviation of the noise that this party adds to its share."""
     send: Callable[[Array], Array] = _as_it_is
     """Applied to the noisy share before it leaves the party."""
-    beside: Array = field(default_factory=_nothing)
+    beside: Array = field(default_factory=lambda: np.zeros(0))
     """Numbers that the server gets without noise."""
     after: Callable[[Array], Any] = _as_it_is
     """As in `NoisySum`."""

@@ -69,15 +69,11 @@ def whitening(form: Floats) -> Floats:
     return cast(Floats, inverse[:, None] * vectors[:, kept] / np.sqrt(values[kept]))
 
 
-def _whitening(observables: Observables, name: str) -> Floats:
-    return observables.derive(("whitening", name), lambda: whitening(gram(observables, name)))
-
-
 def row_space_energy(observables: Observables, documents: Documents) -> Floats:
     """Energy of the document in the row space of the basis: x^T B^T (B B^T)^+ B x."""
     rows = basis_products(observables, documents)
     if basis_name(observables) == "T":
-        rows = rows_times(rows, _whitening(observables, "T"))
+        rows = rows_times(rows, observables.derive(("whitening", "T"), lambda: whitening(gram(observables, "T"))))
     return row_squares(rows)
 
 

@@ -194,18 +194,20 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     """Put together what the store knows of an audit."""
     summary, record = view.result.summary, view.result.record
     audit, stated, proved = summary.audit, summary.spec.declared, sentences.proof_of_all(summary) is not None
-    missing = tuple(_missing(stated))
+    missing = tuple(key for key, value in stated.all.items() if not value)
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((c for c in every if audit in c.audits), key=lambda c: c.created)
     figures = advantages(store, summary)
     materials = _materials(summary)
+    packages = plural(len(materials.packages), "package", "packages")
+    installed = f"{packages}, named in the JSON (sha256:{materials.sha256})"
     measured = {
         "appetite": (_held_to(record),),
         "measured": _measured(figures, summary),
         "theory": _theory(view),
         "trust": (Fact("Error rate", (sentences.how_sure(summary),), "measured"), *_trust(view)),
         "signoff": _recorded(store, audit, signed),
-        "provenance": (*_again(audit), _made_with(materials)),
+        "provenance": (*_again(audit), Fact("Bill of materials", (installed,), "recorded")),
     }
     return Dossier(
         version=VERSION,
@@ -338,10 +340,6 @@ def _advantage(table: pa.Table, name: str) -> Advantage:
     )
 
 
-def _missing(stated: DeclaredSpec) -> Iterator[str]:
-    return (key for key, value in stated.all.items() if not value)
-
-
 def _heading(key: str) -> str:
     return _NAMES.get(key, key.replace("_", " ").capitalize())
 
@@ -449,11 +447,6 @@ def _materials(summary: Summary) -> BillOfMaterials:
     packages = summary.provenance.packages
     lines = [f"{name}=={version}\n" for name, version in sorted(packages.items())]
     return BillOfMaterials(packages, hashlib.sha256("".join(lines).encode()).hexdigest())
-
-
-def _made_with(materials: BillOfMaterials) -> Fact:
-    number = plural(len(materials.packages), "package", "packages")
-    return Fact("Bill of materials", (f"{number}, named in the JSON (sha256:{materials.sha256})",), "recorded")
 
 
 def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["covered", "partial", "out of scope"]
@@ -74,22 +74,11 @@ _ASKED: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
 
 def crosswalk(missing: Collection[str], gaps: Mapping[str, str], void: bool) -> tuple[Clause, ...]:
     """Every clause; of a void audit nothing is covered."""
-    return tuple(
-        Clause(framework, clause, chapter, "out of scope", but)
-        if not chapter
-        else _clause(
-            Clause(framework, clause, chapter, "covered", ""),
-            (but, _not_declared(needs, missing), gaps.get(chapter, ""), "the audit is void" if void else ""),
-        )
-        for framework, clause, chapter, needs, but in _ASKED
-    )
-
-
-def _not_declared(needs: Sequence[str], missing: Collection[str]) -> str:
-    lacks = [key for key in needs if key in missing]
-    return f"not declared: {', '.join(lacks)}" if lacks else ""
-
-
-def _clause(covered: Clause, reasons: Sequence[str]) -> Clause:
-    why = "; ".join(filter(None, reasons))
-    return replace(covered, status="partial", why=why) if why else covered
+    clauses = []
+    for framework, clause, chapter, needs, but in _ASKED:
+        lacks = ", ".join(key for key in needs if key in missing)
+        reasons = (but, lacks and f"not declared: {lacks}", gaps.get(chapter), "the audit is void" if void else "")
+        why = "; ".join(filter(None, reasons)) if chapter else but
+        status: Status = "out of scope" if not chapter else "partial" if why else "covered"
+        clauses.append(Clause(framework, clause, chapter, status, why))
+    return tuple(clauses)

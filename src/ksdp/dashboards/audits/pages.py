@@ -210,18 +210,13 @@ def _trends(entries: Sequence[Brief]) -> tuple[tuple[Markup, str], ...]:
     return tuple(drawn)
 
 
-def _by_series(history: Sequence[Brief]) -> dict[str, list[Brief]]:
-    series: dict[str, list[Brief]] = {}
-    for entry in history:
-        series.setdefault(entry.series, []).append(entry)
-    return series
-
-
 def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
     """Read the page."""
     history = read_history(store)
     briefs = history.audits
-    grouped = _by_series(briefs)
+    grouped: dict[str, list[Brief]] = {}
+    for entry in briefs:
+        grouped.setdefault(entry.series, []).append(entry)
     series = tuple(
         Series(key, f"{title(audits[0].mechanism)} on {audits[0].corpus_path}", len(audits), audits[0])
         for key, audits in grouped.items()

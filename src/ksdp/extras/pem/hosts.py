@@ -137,7 +137,12 @@ def run_pem_host(
     host.check()
     require_no_result(host.out)
     role, times, patience = terms.role(name), hosts.spec.timeouts, hosts.spec.run.patience
-    _check_held(name, role, algorithm, records)
+    if (role == "holder") != (records is not None):
+        raise InputError(
+            f"{name} is {_ROLES[role]}: records are for hosts that hold clients, and for all of them."
+        )
+    if role != "server" and algorithm is None:
+        raise SpecError("functions are needed here.")
     with TranscribedRun(host.out, host.clock, host.log, guard.begin if guard else None, _NO_DATA) as noted:
         noted.note(what="run", me=name, role=role, agreement=terms.digest.hex(), records=count)
         # The first host hears nothing until the last one has come or is given up, and then for an iteration.
@@ -152,16 +157,6 @@ def run_pem_host(
     if guard is not None:
         guard.finish(about)
     return about
-
-
-def _check_held(name: str, role: str, algorithm: PemAlgorithm | None, records: HeldRecords | None) -> None:
-    """Refuse records where none are held, and a host without what its role needs."""
-    if (role == "holder") != (records is not None):
-        raise InputError(
-            f"{name} is {_ROLES[role]}: records are for hosts that hold clients, and for all of them."
-        )
-    if role != "server" and algorithm is None:
-        raise SpecError("functions are needed here.")
 
 
 _ROLES = {"holder": "a host that holds clients", "server": "a server", "aggregator": "the aggregator"}

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
@@ -88,14 +87,17 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
     corpus = load_corpus(CorpusSpec.model_validate({"path": here.path, **keys}), folder, nonnegative=False)
     negative = bool((corpus.matrix.data < 0).any())
     rank = max(1, min(_RANK, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
-    runs = _with_runs(len(corpus), margin)
+    enough = runs_for_margin(_SHARE, margin, len(corpus), COLUMNS, DecisionSpec(margin=margin))
+    runs = 200 if enough is None else max(50, 10 * math.ceil(_MORE * enough * _SHARE / 10))
     others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
     size = int(_SHARE * len(corpus))
     if size < 2:
         raise CorpusError(
             f"{shown(Path(here.path))}: only {len(corpus)} of its rows hold a feature; an audit needs 5 or more."
         )
-    text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
+    empty = f"; {len(corpus.left_out)} rows without any are left out" if corpus.left_out else ""
+    settings = "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+    text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{empty}.
 #   ksdp plan this-file.toml       what it costs, detects and can call clear
 #   ksdp audit this-file.toml      the audit
 # Every key: docs/spec.md
@@ -103,7 +105,7 @@ seed = 7
 
 [corpus]
 path = {json.dumps(path)}
-{_lines(keys)}{notes}
+{settings}{notes}
 [mechanism]
 name = {json.dumps(_MECHANISM)}               # {others}: `ksdp mechanisms`
 rank = {rank}                      # more topics or directions leak more
@@ -120,14 +122,6 @@ margin = {margin}                  # the largest advantage that you are willing 
     spec = parse_spec(tomllib.loads(text))
     lines = before_words(known_before(make_plan(Opened.of(spec, corpus)))) if corpus.features > rank else []
     return "".join((text, *(f"# {line}\n" for line in ("", *lines) if lines)))
-
-
-def _left(corpus: Corpus) -> str:
-    return f"; {len(corpus.left_out)} rows without any are left out" if corpus.left_out else ""
-
-
-def _lines(keys: dict[str, object]) -> str:
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
 
 
 def _corpus(data: Path) -> tuple[dict[str, object], str]:
@@ -310,8 +304,3 @@ def _unique(columns: Columns, name: str) -> bool:
     except CorpusError:
         return False
     return True
-
-
-def _with_runs(documents: int, margin: float) -> int:
-    runs = runs_for_margin(_SHARE, margin, documents, COLUMNS, DecisionSpec(margin=margin))
-    return 200 if runs is None else max(50, 10 * math.ceil(_MORE * runs * _SHARE / 10))

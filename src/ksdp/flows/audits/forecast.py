@@ -87,6 +87,9 @@ _UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 def forecast_words(forecast: Mapping[str, Any]) -> str:
     """Return the text of `ksdp plan`, from a forecast."""
+    hours, first_look = forecast["cpu_hours"], forecast.get("first_look_seconds")
+    spent = f"{hours:.2f} CPU hours" if hours >= 0.1 else f"{3600 * hours:.0f} CPU seconds"
+    decides = "of them where the first look decides all, as is likely here"
     lines = [f"{forecast['sentence']}"] if "sentence" in forecast else []
     lines += [f"expect    {expected}"] if (expected := forecast.get("expect")) else []
     lines += [
@@ -98,14 +101,14 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             if forecast["certificate_runs"]
             else []
         ),
-        f"cost      {_spent(forecast['cpu_hours'])} at most, within a factor of two "
+        f"cost      {spent} at most, within a factor of two "
         f"({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{_bytes(forecast['bytes'])}{_passing(forecast) or ' kept'}",
         f"          with blocks at a URL {_bytes(forecast['moved_bytes'])} moved, and "
         f"{_bytes(forecast['corpus_bytes'])} more for each machine",
         "          CPU seconds: "
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items()),
-        *_first_look(forecast),
+        *([] if first_look is None else [f"          {first_look:.0f} {decides}"]),
         f"memory    {_bytes(forecast['memory']['worker'])} a worker and {_bytes(forecast['memory']['start'])} the "
         f"starting process at its peak, within a factor of {MEMORY_FACTOR:g}",
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
@@ -162,10 +165,6 @@ def before_words(figures: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _spent(hours: float) -> str:
-    return f"{hours:.2f} CPU hours" if hours >= 0.1 else f"{3600 * hours:.0f} CPU seconds"
-
-
 def _bytes(count: float) -> str:
     unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
     return f"{count / _UNITS[unit]:.1f} {unit}"
@@ -184,12 +183,9 @@ def _margin(forecast: Mapping[str, Any]) -> list[str]:
         return []
     if forecast["certifiable_margin"] <= forecast["margin"]:
         return [f"          the spec's {forecast['margin']:.2f} needs no more runs"]
-    return [
-        f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs: set "
-        f"`design.with_runs = {forecast['with_runs_for_margin']}`"
-        if forecast.get("with_runs_for_margin")
-        else f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs"
-    ]
+    takes = f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs"
+    more = forecast.get("with_runs_for_margin")
+    return [f"{takes}: set `design.with_runs = {more}`" if more else takes]
 
 
 def forecast(opened: Opened) -> dict[str, Any]:
@@ -292,12 +288,6 @@ def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None
     if low is not None:
         needed = max(needed, runs_for_limit(share, plan.counted, columns, rule, low))
     return math.ceil(needed * more_runs(share, plan.reading.every))
-
-
-def _first_look(forecast: Mapping[str, Any]) -> list[str]:
-    if (seconds := forecast.get("first_look_seconds")) is None:
-        return []
-    return [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
 
 
 def _sentence(plan: Plan, documents: int) -> str:

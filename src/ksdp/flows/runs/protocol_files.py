@@ -175,7 +175,8 @@ class ProtocolFile:
         if name in self._entries() or (server and "server" in self.tables):
             who = name if name in self._entries() else "a server"
             raise InputError(f"{who} is in {self.path.name}: change its lines there; all must sign them again.")
-        _check_draft(self.tables)
+        if "pem" not in self.tables:  # `ksdp pem --check` says what is wrong with those
+            parse_draft({key: value for key, value in self.tables.items() if key not in ("parties", "server")})
         self.write(self.signatures, [("[server]" if server else "[[parties]]", entry)])
 
     def merge(self, copies: Sequence[ProtocolFile]) -> None:
@@ -274,11 +275,6 @@ def public_key(base: Path, text: str) -> Ed25519PublicKey:
 def features_hash(names: Sequence[str]) -> str:
     """`sha256:` of feature names in their order, a line feed after each."""
     return "sha256:" + hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
-
-
-def _check_draft(tables: Mapping[str, Any]) -> None:
-    if "pem" not in tables:  # `ksdp pem --check` says what is wrong with those
-        parse_draft({key: value for key, value in tables.items() if key not in ("parties", "server")})
 
 
 def _of_party(key: str) -> bool:

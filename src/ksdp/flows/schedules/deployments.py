@@ -76,14 +76,10 @@ async def run_worker(store: Store) -> None:
         await _make_pool(client, pool)
         await _take_up(client, store, pool)
         try:
-            await ProcessWorker(work_pool_name=pool, name="ksdp-serve", limit=1).start(printer=_silent)
+            await ProcessWorker(work_pool_name=pool, name="ksdp-serve", limit=1).start(printer=lambda *_: None)
         finally:
             with contextlib.suppress(Exception):
                 await asyncio.shield(_take_up(client, store, pool))
-
-
-def _silent(*_: Any) -> None:
-    pass
 
 
 async def _take_up(client: PrefectClient, store: Store, pool: str) -> None:

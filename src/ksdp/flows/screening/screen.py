@@ -89,7 +89,8 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE, fewest:
             reason = f"A list of {plural(len(listed), word)} cannot be audited by itself: {error}"
             return ended("too-few", reason)
         plan = next_plan
-        current().say(f"round {number}: {_list_words(plan)}, {plan.runs} runs")
+        drawn = f"the {plural(drawn_from(plan), plan.units.word)} of the list"
+        current().say(f"round {number}: {drawn}, {plan.holdings.size} of them in each run, {plan.runs} runs")
         summary = run_prepared([prepared], place)[0]
         verdicts = RoundVerdicts(number, check_verdicts(proposal.store.audit(summary.audit), plan.spec))
         about.append(_about(number, plan, summary, verdicts))
@@ -127,10 +128,6 @@ def _forecast(proposal: ProposedList, rounds: int) -> str:
         f"audited by itself on fresh runs, until all of it holds: {plural(rounds, 'round')} at most, each about "
         f"as long as the audit ({proposal.summary.seconds:.0f} s) or longer."
     )
-
-
-def _list_words(plan: Plan) -> str:
-    return f"the {plural(drawn_from(plan), plan.units.word)} of the list, {plan.holdings.size} of them in each run"
 
 
 def _about(number: int, plan: Plan, summary: Summary, verdicts: RoundVerdicts) -> RoundSummary:

@@ -460,7 +460,9 @@ class _Server:
     def serve(self) -> Rounds[dict[str, Floats]]:
         """Until the parties are done; returns what they hold to be public."""
         while True:
-            what, deviation, shape = yield from self._what_comes()
+            requests = yield from self._from_all("ask")
+            wanted = {name: read_from(name, _asked, body) for name, body in requests.items()}
+            what, deviation, shape = agreed(wanted, "ask for different things and are out of step")
             if what == "done":
                 break
             self.asked[what] += 1
@@ -477,11 +479,6 @@ class _Server:
                 raise ProtocolError("The parties ask for something that this server does not do.")
         handed = yield from self._from_all("public")
         return unpack_arrays(agreed(handed, "hold different results, and the run is void"))
-
-    def _what_comes(self) -> Rounds[tuple[str, float, tuple[int, ...]]]:
-        requests = yield from self._from_all("ask")
-        sums = {name: read_from(name, _asked, body) for name, body in requests.items()}
-        return agreed(sums, "ask for different things and are out of step")
 
     def _collect(self) -> Rounds[None]:
         sent = yield from self._from_all("upload")

@@ -24,10 +24,6 @@ _LEAST_END = 2.0**-14
 """Least image of 1, which rounding of coefficients must not lose: a smaller range is treated as this one."""
 
 
-def _coded(alpha: float, beta: float) -> tuple[int, int]:
-    return math.floor(alpha * 2**COEFFICIENT_BITS), math.ceil(beta * 2**COEFFICIENT_BITS)
-
-
 @lru_cache
 def _steps(least: float, power: int) -> tuple[tuple[int, int], ...]:
     """(a, b) in units of 2^-20 of x -> x (a - b x^power) for x from `least` to 1."""
@@ -39,7 +35,7 @@ def _steps(least: float, power: int) -> tuple[tuple[int, int], ...]:
         alpha = beta * spread
         if 1.0 - low < 2.0**-12:
             alpha, beta = 1.0 + 1.0 / power, 1.0 / power  # the limit; no rounding
-        steps.append(_coded(alpha, beta))
+        steps.append((math.floor(alpha * 2**COEFFICIENT_BITS), math.ceil(beta * 2**COEFFICIENT_BITS)))
         alpha, beta = (number / 2**COEFFICIENT_BITS for number in steps[-1])
         low = min(low * (alpha - beta * low**power), alpha - beta)
     return tuple(steps)

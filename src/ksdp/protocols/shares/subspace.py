@@ -84,12 +84,6 @@ class OpenedSubspace:
     """Shape (rank - 1, rank, rank), zero where two eigenvalues are too close."""
 
 
-def _start(task: Decomposition) -> NDArray[np.float64]:
-    """More rows of the agreed start than are wanted, orthonormal; the same bits everywhere."""
-    rows = start_block(task.start_seed, task.features, task.block)
-    return orthonormalise(rows, rows)
-
-
 def _transposed(array: Integers) -> Integers:
     return np.ascontiguousarray(array.T)
 
@@ -116,8 +110,10 @@ async def _iterated(
     shares: SharedArithmetic, moments: NDArray[np.float32], scale: Integers, task: Decomposition
 ) -> Integers:
     """An orthonormal basis, shape (features, block), after all iterations; at `FRACTION`."""
+    start = start_block(task.start_seed, task.features, task.block)  # more rows than are wanted
+    start = orthonormalise(start, start)
     # Kept multiplied by 1 / trace, so that a product with S is one with A.
-    scaled = _transposed(fixed(_start(task), FRACTION - SCALE_FRACTION)) * scale % PRIME
+    scaled = _transposed(fixed(start, FRACTION - SCALE_FRACTION)) * scale % PRIME
     for done in range(1, task.rounds + 1):
         (image,) = await shares.rounded(
             Local(modular_product(moments, scaled), MOMENT_BITS + FRACTION + 2, MOMENT_BITS)

@@ -45,11 +45,6 @@ def _literal(summary: Summary) -> bool:
     return summary.design.kind == "literal"
 
 
-def _blocks(stage: StoredValues, lane: int) -> Iterator[Block]:
-    for start in range(0, stage.runs, stage.runs_a_block):
-        yield Block(lane, start, min(start + stage.runs_a_block, stage.runs))
-
-
 def _row(store: Store, summary: Summary, document: str) -> int:
     folder = store.corpus(summary.corpus)
     ids = read_table(folder / "ids.parquet", ["id"], f"the corpus {folder.name}")["id"]
@@ -100,7 +95,8 @@ def read_values_by_run(
     lane, row = (at, 0) if _literal(summary) else (0, at)
     precision = summary.spec.store.precision
     folder, cells = store.blocks / stage.values, []
-    for block in _blocks(stage, lane):
+    for start in range(0, stage.runs, stage.runs_a_block):
+        block = Block(lane, start, min(start + stage.runs_a_block, stage.runs))
         with whole_values(summary.audit, folder, block):
             cells.append(read_values(folder, block, stage.key, row // ROW_GROUP, statistics, precision))
     row_slice = slice(row % ROW_GROUP, row % ROW_GROUP + 1)

@@ -33,7 +33,7 @@ def read_counts(path: Path, *, weighed: bool = False) -> sp.csr_array:
     if suffix == ".npz":
         matrix = _read_npz(path)
     elif suffix == ".mtx":
-        matrix = _read_mtx(path)
+        matrix = _market(path, contents(path))
     else:
         raise Refused(path, f"counts are read from .npz and .mtx files; not from {suffix or 'this one'}.")
     return _checked(path, matrix, weighed)
@@ -87,10 +87,6 @@ def _read_npz(path: Path) -> sp.coo_array:
         return sp.coo_array(matrix)
     except (ValueError, IndexError):
         raise Refused(path, "is damaged: its indices do not fit its shape.") from None
-
-
-def _read_mtx(path: Path) -> sp.coo_array:
-    return _market(path, contents(path))
 
 
 def _market(path: Path, data: bytes, what: str = "Matrix Market", before: int = 0) -> sp.coo_array:

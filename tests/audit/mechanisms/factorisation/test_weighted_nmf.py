@@ -78,12 +78,12 @@ def test_agrees_with_plain_least_squares(penalties):
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 5), which=st.sampled_from(PENALTIES))
 @settings(max_examples=40, deadline=None)
 def test_objective_never_goes_up(seed, k, which):
-    X, T = ratings(10, 8, seed), np.random.default_rng(seed).random((k, 8))
+    X, T0 = ratings(10, 8, seed), np.random.default_rng(seed).random((k, 8))
     values, weights = dense(X)
-    W, before = None, np.inf
-    for _ in range(8):
-        step = weighted_nmf_iter([X], T, sweeps=1, tolerance=0, coefficients=W, penalties=Penalties(**which))
-        W, T = step.W, step.T
+    before = np.inf
+    for sweeps in range(1, 9):
+        found = weighted_nmf_iter([X], T0, sweeps=sweeps, tolerance=0, penalties=Penalties(**which))
+        W, T = found.W, found.T
         now = observed_objective(X, W, T, penalties=Penalties(**which))
         fit = 0.5 * (weights * (values - W @ T) ** 2).sum()
         assert now >= fit * (1 - 1e-12)

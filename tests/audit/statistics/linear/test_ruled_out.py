@@ -241,7 +241,7 @@ def test_where_nobody_fits_everybody_is_reckoned_with() -> None:
     """Announced zeros rule all out; the filter is still finite."""
     mechanism, matrix = PDNMF(rank=2), rows()
     seen = {name: array.copy() for name, array in mechanism.run(Database((matrix,)), COINS).items()}
-    seen["sums"] = replace_first(seen["sums"])
+    seen["sums"][0, 0] = 0.0
     pool = Pool(matrix, 0.1, mechanism=mechanism)
     documents = Documents(matrix, pool=pool)
     assert (LinearSums().evaluate(Observables(seen), documents) == RULED_OUT).all()
@@ -262,12 +262,6 @@ def test_where_hardly_anybody_fits_the_others_are_ruled_out_all_the_same(left: i
         Observables(seen), Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
     )
     assert np.flatnonzero(found != RULED_OUT).tolist() == [4] * left
-
-
-def replace_first(sums: np.ndarray) -> np.ndarray:
-    found = sums.copy()
-    found[0, 0] = 0.0
-    return found
 
 
 def test_who_adds_what_single_precision_hardly_holds_is_not_ruled_out() -> None:

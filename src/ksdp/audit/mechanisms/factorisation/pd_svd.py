@@ -62,10 +62,6 @@ def early_rounds(rank: int, features: int, most: int) -> int:
     return min(most, max(EARLY, math.ceil(NUMBERS / (rank * features))))
 
 
-def _different_numbers(rank: int, features: int, rounds: int) -> int:
-    return min(rounds * rank * features, features * (features + 1) // 2)
-
-
 def numbers_of_basis(rank: int, features: int, values: bool = False) -> int:
     """Equations that singular vectors solve: k (d - k), k (k - 1) / 2, and k more with singular values."""
     return rank * features - rank * (rank + 1) // 2 + (rank if values else 0)
@@ -244,7 +240,7 @@ class PDSVD:
             arrays.append(_exact("sigma", (self.rank,), final=True))
         if self.rounds:
             size, early = self.rounds * self.rank, self.early(features)
-            numbers = _different_numbers(self.rank, features, self.rounds)
+            numbers = min(size * features, features * (features + 1) // 2)
             derived = partial(_exact, derived_from=("blocks",))
             rounds = partial(derived, early=True)
             terms = Terms("moments", "first_blocks", centre, numbers=numbers)

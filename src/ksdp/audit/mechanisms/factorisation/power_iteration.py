@@ -46,8 +46,6 @@ class PowerRun:
     """Square roots of the norms that NormedSecSum hides and SecSum would announce, in the last iteration;
     singular values once converged. Shape (rank,)."""
     iterations: int
-    movement: float
-    """Sine of the largest principal angle between the last two blocks."""
 
 
 @lru_cache(maxsize=16)
@@ -161,7 +159,7 @@ def block_power(
         moved = orthonormalise(announced, start)
         movement = subspace_sine(moved, block)
         block, done = moved, done + 1
-    return PowerRun(block, values_from(norms, start.shape[1]), done, movement)
+    return PowerRun(block, values_from(norms, start.shape[1]), done)
 
 
 def values_from(norms: Vector, features: int) -> Vector:

@@ -84,17 +84,6 @@ def stack(parties: Sequence[sp.csr_array], coalition: Collection[int] = ()) -> t
     return Rows(data, columns.astype(np.uint32), indptr, bounds, outside), int(matrices[0].shape[1])
 
 
-def check_coefficients(given: ArrayLike | None, rows: Rows, topics: int) -> Matrix:
-    """Return a copy of the given W, or zeros, as float64 of shape (n, k)."""
-    shape = (len(rows.indptr) - 1, topics)
-    if given is None:
-        return np.zeros(shape)
-    W = np.array(given, dtype=np.float64, order="C")
-    if W.shape != shape or not (W.min(initial=0.0) >= 0 and W.max(initial=0.0) < np.inf):
-        raise InputError(f"`coefficients` must be finite, non-negative and of shape {shape}; got shape {W.shape}.")
-    return W
-
-
 @dataclass(frozen=True)
 class KeptSums:
     """Which of the sums that are announced a factorisation returns: by default those of all, of the last sweep."""
@@ -182,7 +171,6 @@ def pd_nmf_iter(
     tolerance: float = 1e-4,
     penalties: Penalties = PLAIN,
     simplex: bool | None = None,
-    coefficients: ArrayLike | None = None,
     kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
     r"""PD-NMF-Iter: RRI-NMF among parties that share nothing but sums (PD-ML-Lite, Algorithm 1).
@@ -207,7 +195,7 @@ def pd_nmf_iter(
     rows, features = stack(parties, kept.coalition)
     start = check_start(start, features)
     topics = start.shape[0]
-    W = check_coefficients(coefficients, rows, topics)
+    W = np.zeros((len(rows.indptr) - 1, topics))
 
     position, columns = column_map(rows.columns, features)
     rows = rows._replace(columns=columns)

@@ -36,7 +36,6 @@ from ksdp.audit.mechanisms.factorisation.rri_nmf import (
     Factorisation,
     KeptSums,
     SweepSnapshot,
-    check_coefficients,
     check_penalties,
     check_rule,
     check_start,
@@ -154,7 +153,6 @@ def weighted_nmf_iter(
     sweeps: int = 20,
     tolerance: float = 1e-4,
     penalties: Penalties = PLAIN,
-    coefficients: ArrayLike | None = None,
     kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
     """PD-NMF-Iter on the observed entries, among parties that share nothing but sums, of shape (k, d) both."""
@@ -164,7 +162,7 @@ def weighted_nmf_iter(
     T = check_start(start, features).copy()
     if penalties.beta == 0.0:
         T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
-    W = check_coefficients(coefficients, rows, T.shape[0])
+    W = np.zeros((len(rows.indptr) - 1, len(T)))
     residual = observed_residual(rows, T, W)
     numerators, denominators = np.empty_like(T), np.empty_like(T)
     total, total_denominators = np.zeros_like(T), np.zeros_like(T)

@@ -28,7 +28,8 @@ def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:
 def added_to_clusters(algorithm: PemKMeans, centres: Floats, records: sp.csr_array) -> FactoredContributions:
     """The record in its cluster's sum, and a 1 in its cluster's count, for the centres of each iteration."""
     block = replace(algorithm.init().blocks[0], size=algorithm.features, share=1.0)
-    rows = _in_units(clipped(records, (block,)), block)
+    steps = clipped(records, (block,))
+    rows = sp.csr_array((steps.data * 2.0**-block.fraction_bits, steps.indices, steps.indptr), shape=steps.shape)
     own = np.hstack([np.eye(algorithm.clusters)[algorithm.nearest(records, now)] for now in centres])
     return FactoredContributions.plain(rows, own, own)
 
@@ -60,11 +61,6 @@ def added_to_counts(
     rows = sp.csr_array(sp.hstack(parts, format="csr"))
     rows.sort_indices()
     return FactoredContributions.plain(rows, np.ones((rows.shape[0], 1)))
-
-
-def _in_units(steps: sp.csr_array, block: VectorBlock) -> sp.csr_array:
-    data = steps.data * 2.0**-block.fraction_bits
-    return sp.csr_array((data, steps.indices, steps.indptr), shape=steps.shape)
 
 
 Pair = tuple[Database, Database]

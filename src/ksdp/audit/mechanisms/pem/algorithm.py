@@ -20,13 +20,6 @@ from ksdp.audit.randomness import RandomBytes, os_random
 Array = NDArray[Any]
 
 
-def _check_blocks(blocks: tuple[VectorBlock, ...]) -> None:
-    """Refuse blocks whose shares of epsilon do not add up to 1 (within 1e-9; never above)."""
-    total = math.fsum(block.share for block in blocks)
-    if blocks and not 1 - 1e-9 <= total <= 1 + 1e-12:
-        raise InputError(f"The blocks' shares of epsilon must add up to 1; got {total:.12g}.")
-
-
 @dataclass(frozen=True, eq=False)
 class PemState:
     """All that is public between two iterations; everybody has the same."""
@@ -39,7 +32,9 @@ class PemState:
     """Shapes of this iteration's vectors; none: the algorithm has ended."""
 
     def __post_init__(self) -> None:
-        _check_blocks(self.blocks)
+        total = math.fsum(block.share for block in self.blocks)
+        if self.blocks and not 1 - 1e-9 <= total <= 1 + 1e-12:  # never above 1, but for rounding
+            raise InputError(f"The blocks' shares of epsilon must add up to 1; got {total:.12g}.")
 
     def ends(self, budget: Budget) -> bool:
         """Whether no iteration is left: the algorithm has ended, or has had all."""

@@ -232,12 +232,6 @@ class PemKMeans:
         centres = np.where(large_enough, means, state.arrays["centres"])
         return PemState(state.iteration + 1, {"centres": centres}, state.blocks)
 
-    def loss(self, state: PemState, records: sp.csr_array) -> float:
-        """Sum of the records' squared distances to their nearest centre."""
-        centres: NDArray[Any] = state.arrays["centres"]
-        squares = float(records.multiply(records).sum())
-        return squares + float(((centres**2).sum(axis=1) - 2.0 * (records @ centres.T)).min(axis=1).sum())
-
 
 @dataclass(frozen=True)
 class PemLogistic:

@@ -71,14 +71,6 @@ class PeriodicPower(NoisyPower):
         return self.period == 1
 
 
-def _check_given_noise(noise: float | None, central_noise: float | None) -> None:
-    for name, value in (("noise", noise), ("central_noise", central_noise)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
-    if (noise is None) != (central_noise is None):
-        raise SpecError("`noise` and `central_noise` must be given together, or neither.")
-
-
 def moments_times(matrix: sp.csr_array, block: Matrix) -> Matrix:
     """Rows of (M_i Z)^T for M_i = X_i^T X_i / s_i, never formed; `block` is Z^T, shape (rank, features)."""
     return np.asarray((matrix.T @ (matrix @ block.T)).T / matrix.shape[0])
@@ -162,7 +154,11 @@ class FedPower(PeriodicPower):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
-        _check_given_noise(self.noise, self.central_noise)
+        for name, value in (("noise", self.noise), ("central_noise", self.central_noise)):
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
+        if (self.noise is None) != (self.central_noise is None):
+            raise SpecError("`noise` and `central_noise` must be given together, or neither.")
         check_one_of(self, "reference", ("common", "first"))
 
     @property

@@ -376,10 +376,6 @@ class DPdisPCA(GaussianBasis):
         check_one_of(self, "calibration", ("analytic", "printed"))
 
     @property
-    def _printed_holds(self) -> bool:
-        return self.epsilon < 1 and self.adjacency == "add-remove"
-
-    @property
     def guarantee(self) -> Guarantee:
         """The promise, and to whom it is made."""
         printed = self.calibration == "printed"
@@ -391,7 +387,7 @@ class DPdisPCA(GaussianBasis):
             epsilon=self.epsilon,
             delta=self.delta,
             sampler=self.sampler,
-            sound=not printed or self._printed_holds,
+            sound=not printed or (self.epsilon < 1 and self.adjacency == "add-remove"),
             notes="Printed calibration: proved for epsilon < 1 and add-remove only." if printed else "",
         )
 
@@ -482,7 +478,9 @@ def _largest(moments: Matrix, rank: int) -> tuple[Floats, Matrix]:
     d, steps = len(moments), max(40, 4 * rank)
     if d >= max(_LANCZOS, 2 * steps):
         try:
-            values, vectors = eigsh(moments, rank, which="LA", v0=_start(d), ncv=steps, maxiter=d)
+            values, vectors = eigsh(
+                moments, rank, which="LA", v0=np.random.default_rng(0).standard_normal(d), ncv=steps, maxiter=d
+            )
         except ArpackNoConvergence:
             pass
         else:
@@ -490,10 +488,6 @@ def _largest(moments: Matrix, rank: int) -> tuple[Floats, Matrix]:
             return values[order], vectors.T[order]
     values, vectors = scipy.linalg.eigh(moments, subset_by_index=(d - rank, d - 1), check_finite=False)
     return values[::-1], vectors.T[::-1]
-
-
-def _start(size: int) -> Floats:
-    return np.random.default_rng(0).standard_normal(size)
 
 
 def _signed(rows: Matrix) -> Matrix:

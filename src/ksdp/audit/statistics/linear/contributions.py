@@ -30,7 +30,9 @@ def sweep_numbers(
 ) -> FactoredContributions:
     """Return contributions to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2."""
     rank = topics.shape[1]
-    path = _paths(products or sweep_products(rows, topics), rank, gamma, delta)
+    own, shared = products or sweep_products(rows, topics)
+    path = np.empty((len(own), len(shared) - rank))
+    coefficient_paths(own, shared, gamma, delta, rank, path)
     steps = np.arange(path.shape[1])
     since = steps[None, :] - steps[:, None]  # a coefficient counts for others until its topic's next turn
     taken = (since > 0) & (since < rank)
@@ -42,12 +44,6 @@ def sweep_products(rows: sp.csr_array, topics: Floats) -> tuple[Floats, Floats]:
     """Return products of documents with the topics of every sweep, and of these with one another."""
     flat = np.ascontiguousarray(topics.reshape(-1, topics.shape[2]))
     return row_products(rows, flat), flat @ flat.T
-
-
-def _paths(products: tuple[Floats, Floats], rank: int, gamma: float, delta: float) -> Floats:
-    path = np.empty((len(products[0]), len(products[1]) - rank))
-    coefficient_paths(*products, gamma, delta, rank, path)
-    return path
 
 
 @njit(cache=True, nogil=True)

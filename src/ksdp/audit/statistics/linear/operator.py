@@ -274,7 +274,7 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
     few = rows.nnz < 0.05 * n * wide  # products of sparse rows then take less
     laid = rows if few else rows.toarray()
     basis, weights, scalars = made.basis * scales.columns, made.weights * scales.rows, made.scalars * scales.single
-    inner_products, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
+    inner_products, across = (np.asarray(laid @ other) for other in (laid.T.toarray() if few else laid.T, basis.T))
     squares = np.square(weights).sum(axis=1) * inner_products.diagonal() + np.square(scalars).sum(axis=1)
     form, parts = basis @ basis.T, []
     patterns, which = np.unique(made.taken, axis=1, return_inverse=True)
@@ -295,10 +295,6 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
             total += products
         inner_products[start:end, :end], inner_products[:end, start:end] = total, total.T
     return inner_products, np.maximum(squares, inner_products.diagonal())
-
-
-def _dense(turned: Any, few: bool) -> Any:
-    return turned.toarray() if few else turned
 
 
 _HELD = 2**24

@@ -396,9 +396,13 @@ class LinearBasis(_Solved):
     def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """Return the contributions of documents to the sums that V leaves, and these sums; None if too few."""
         V = np.ascontiguousarray(announced(observables, "V"))
-        if pool.mechanism is None or not _enough_for_all(numbers_of_basis(*V.shape), _who_may(pool)):
+        others = 0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0]
+        numbers, documents = numbers_of_basis(*V.shape), pool.drawn.shape[0] + others
+        enough = fits_dense_solver(documents) or numbers >= FEWEST * documents
+        if pool.mechanism is None or not enough:
             return None
-        exact, mean = _converged(pool), subtracted_mean(observables, pool)
+        exact = is_exact(pool) and given_fields(own_mechanism(pool.mechanism)).get("solver") == "limit"
+        mean = subtracted_mean(observables, pool)
         sigma = announced(observables, "sigma").ravel() if "sigma" in observables else None
 
         def terms(rows: sp.csr_array) -> FactoredContributions:
@@ -413,19 +417,6 @@ class LinearBasis(_Solved):
         return is_low_noise(
             contributions, np.maximum(noise, np.finfo(np.float64).tiny) / max(share * (1 - share), 1e-3)
         )
-
-
-def _enough_for_all(numbers: int, documents: int) -> bool:
-    return fits_dense_solver(documents) or numbers >= FEWEST * documents
-
-
-def _who_may(pool: Pool) -> int:
-    others = 0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0]
-    return int(pool.drawn.shape[0] + others)
-
-
-def _converged(pool: Pool) -> bool:
-    return is_exact(pool) and given_fields(own_mechanism(pool.mechanism)).get("solver") == "limit"
 
 
 def _terms(rows: sp.csr_array, V: Floats, mean: Floats | None, squares: bool) -> FactoredContributions:

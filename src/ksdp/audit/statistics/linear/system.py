@@ -271,10 +271,6 @@ def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats]:
     return rows, shares
 
 
-def _alone(pool: Pool) -> Pool:
-    return replace(pool, fixed=None, fixed_share=1.0, honest=None, coalition=None)
-
-
 def membership_scores(
     name: str,
     observables: Observables,
@@ -285,7 +281,9 @@ def membership_scores(
     """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in."""
     pool = documents.source_pool
     if system.alone:
-        pool = pool.derive("the victim's own", lambda: _alone(pool))
+        pool = pool.derive(
+            "the victim's own", lambda: replace(pool, fixed=None, fixed_share=1.0, honest=None, coalition=None)
+        )
 
     scores = observables.derive((name, pool), lambda: _run_says(pool, terms, system))
     if isinstance(scores, Direction):
