@@ -84,14 +84,10 @@ def test_fedpower_is_measured_against_numpys_basis(stars: sp.csr_array) -> None:
     assert by_sigma.lines[4].x == fedpower.CLIPS
 
 
-def categories(rows: int = 200) -> sp.csr_array:
-    rng = np.random.default_rng(6)
-    table = pd.DataFrame({name: rng.choice(["a", "b", "c"], rows, p=[0.7, 0.2, 0.1]) for name in "wxyz"})
-    return data.one_hot(table)
-
-
 def test_folds_are_judged_on_records_that_they_did_not_learn_from() -> None:
-    features = categories(300).toarray()
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame({name: rng.choice(["a", "b", "c"], 300, p=[0.7, 0.2, 0.1]) for name in "wxyz"})
+    features = data.one_hot(table).toarray()
     records = sp.csr_array(np.column_stack([features, features[:, 0] > 0]))  # one column decides
     experiment = pem.adult_experiment(records, 30, folds=3)
     assert experiment.mean(pem.NO_PRIVACY, pem.SERVERS) > 0.95

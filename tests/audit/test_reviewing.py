@@ -30,16 +30,9 @@ def written(number: int, decision: str, who: str, audit: str = "a", document: st
     return Entry(number, *about, Decision(decision), "why", who, NOW, number - 1, "", str(number))
 
 
-def said(*lines: str) -> list[Entry]:
-    entries = []
-    for number, line in enumerate(lines, 1):
-        decision, who = line.split()
-        entries.append(written(number, decision, who))
-    return entries
-
-
 def state(*lines: str, four_eyes: bool = True, **more: str) -> State:
-    return fold(said(*lines), "a", "7", four_eyes=four_eyes, **more)
+    entries = [written(number, *line.split()) for number, line in enumerate(lines, 1)]
+    return fold(entries, "a", "7", four_eyes=four_eyes, **more)
 
 
 @pytest.mark.parametrize(

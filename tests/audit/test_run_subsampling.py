@@ -237,16 +237,13 @@ def test_p_is_uniform_where_nothing_leaks_and_small_where_it_does(early: int) ->
     assert (compare_arms({"s": read}, bits).log10_p[:, 0] < -3).mean() > 0.9
 
 
-def counted(reading: RunSubsampling, done: int, block: int) -> int:
-    """One block of each stratum after the early runs, and all of those."""
-    return sum(run < reading.early or (run // block) % reading.every == 0 for run in range(done))
-
-
 @given(st.sampled_from([1, 2, 4, 8]), st.integers(0, 3), st.integers(1, 6), st.sampled_from([1, 16]))
 def test_read_runs_are_those_that_are_counted(every: int, early: int, strata: int, block: int) -> None:
     whole = every * block
     reading, done = RunSubsampling(every, early * whole), strata * whole
-    assert reading.runs(done) == counted(reading, done, block)
+    # One block of each stratum after the early runs, and all of those.
+    counted = [run < reading.early or (run // block) % every == 0 for run in range(done)]
+    assert reading.runs(done) == sum(counted)
     assert reading.total(np.array([float(reading.runs(done))])).tolist() == [done]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity, Reviewed
-from ksdp.storage.clearances import check_sizes, read_clearance, verify_clearance, write_clearance
+from ksdp.storage.clearances import check_sizes, read_clearance, signed, verify_clearance, write_clearance
 from ksdp.storage.keys import fingerprint
 
 from ..clearances import EVIDENCE, MECHANISM, NOW, SIZES, clearance
@@ -101,8 +101,8 @@ def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
 
 def test_what_it_rests_on_is_signed_with_it(tmp_path: Path) -> None:
     write_clearance(tmp_path / "c.json", clearance(sizes=replace(SIZES, size=95)), KEY)
-    signed = verify_clearance(tmp_path / "c.json", now=NOW).clearance
-    assert (signed.evidence, signed.sizes.size) == (EVIDENCE, 95)
+    verified = verify_clearance(tmp_path / "c.json", now=NOW).clearance
+    assert (verified.evidence, verified.sizes.size) == (EVIDENCE, 95)
     assert "asked 3 times" in EVIDENCE.sentence()
     text = (tmp_path / "c.json").read_text(encoding="ascii")
     for said, other in (('"attempts": 3', '"attempts": 1'), ('"size": 95', '"size": 9')):
@@ -247,14 +247,5 @@ def test_what_people_decided_travels(tmp_path: Path, written: Path) -> None:
     assert verify_clearance(path, now=NOW).clearance.certified == ("a", "b")
     # Nothing said in another way is not the same file: a signed null is refused.
     said = json.loads(written.read_text())["clearance"] | {"reviewed": None}
-    signed = b"ksdp-clearance-1\n" + json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
-    signature = {
-        "algorithm": "ed25519",
-        "content": hashlib.sha256(signed).hexdigest(),
-        "fingerprint": fingerprint(KEY),
-        "public_key": KEY.public_key().public_bytes_raw().hex(),
-        "signature": KEY.sign(signed).hex(),
-    }
-    whole = {"clearance": said, "signature": signature}
-    path.write_text(json.dumps(whole, sort_keys=True, indent=1) + "\n")
+    path.write_text(json.dumps(signed(said, "clearance", KEY), sort_keys=True, indent=1) + "\n")
     assert failed(path) == "content"

@@ -11,8 +11,8 @@ def shared_inclusion(rng: np.random.Generator, documents: int, runs: int, share:
     return np.ascontiguousarray((order < share * documents).T)
 
 
-def dependent_values(rng: np.random.Generator, documents: int, runs: int) -> np.ndarray:
-    """Three statistics that share noise with one another, and with every document of the same run."""
+def dependent_values(rng: np.random.Generator, documents: int, runs: int, statistics: int = 3) -> np.ndarray:
+    """Statistics that share noise with one another, and with every document of the same run."""
     run = rng.normal(size=(1, 1, runs))
     own = rng.normal(size=(1, documents, runs))
-    return run + own + 0.5 * rng.normal(size=(3, documents, runs))
+    return run + own + 0.5 * rng.normal(size=(statistics, documents, runs))

@@ -10,19 +10,13 @@ from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import adjust
 from ksdp.audit.verdicts.ties import tied_table
 
-from .null_audits import shared_inclusion
+from .null_audits import dependent_values, shared_inclusion
 
 pytestmark = pytest.mark.validity
 
 AUDITS = 1000
 LEVEL = 0.05
 ABOVE = 3 * np.sqrt(LEVEL * (1 - LEVEL) / AUDITS)
-
-
-def dependent(rng: np.random.Generator, statistics: int, documents: int, runs: int, private: float) -> np.ndarray:
-    """Statistics that share noise with one another, and with every document of the same run."""
-    run = rng.normal(size=(1, 1, runs))
-    return run + rng.normal(size=(1, documents, runs)) + private * rng.normal(size=(statistics, documents, runs))
 
 
 TIES = {
@@ -43,7 +37,7 @@ def test_the_law_given_ties_holds_its_level_and_comes_near_it(ties: str, runs: i
     flagged = dict.fromkeys(rates, 0)
     for _ in range(AUDITS):
         inclusion = shared_inclusion(rng, 40, runs, share)
-        values = TIES[ties](dependent(rng, 1, 40, runs, 0.5)[0])
+        values = TIES[ties](dependent_values(rng, 40, runs, statistics=1)[0])
         table = ks_table(values, inclusion)
         for name, log10_p in (
             ("conservative", table.log10_p),

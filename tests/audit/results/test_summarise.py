@@ -27,11 +27,6 @@ COST = Cost(900, 40, ("one block",), 3.14159, {"sample": 2.71828})
 FILED = AuditLocation("one", "sha256:0f", "store", "report.html", example().provenance)
 
 
-def plan_of(corpus: Corpus) -> Plan:
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    return make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 20, "with_runs": 80}}), corpus))
-
-
 def drawn(plan: Plan, rng: np.random.Generator, documents: int, shift: np.ndarray) -> ArmTests:
     """Tests of seeded values under the plan's columns; `shift` a document."""
     inclusion = rng.random((documents, plan.design.runs)) < plan.design.share
@@ -41,7 +36,9 @@ def drawn(plan: Plan, rng: np.random.Generator, documents: int, shift: np.ndarra
 
 @pytest.fixture(scope="module")
 def tested(corpus: Corpus) -> Tested:
-    plan, rng = plan_of(corpus), np.random.default_rng(4)
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
+    spec, rng = parse_spec(tables | {"design": {"party_size": 20, "with_runs": 80}}), np.random.default_rng(4)
+    plan = make_plan(Opened.of(spec, corpus))
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
     tests = drawn(plan, rng, 90, 3.0 * (np.arange(90) % 3 == 0))
     interim = after_look(None, tests, 0, plan.looks[0], plan.spec.decision, paper)

@@ -26,14 +26,11 @@ def decrypt_by_definition(key: PrivateKey, c: int) -> int:
     return quotient(c) * pow(quotient(1 + n), -1, n) % n
 
 
-def encrypt_by_definition(message: int, r: int) -> int:
-    return pow(1 + N, message % N, N * N) * pow(r, N, N * N) % (N * N)
-
-
 @given(st.integers(-(N // 2) + 1, N // 2 - 1), st.integers(2, N - 1))
 @settings(deadline=None, max_examples=30)
 def test_both_directions_are_those_of_the_definition(message: int, r: int) -> None:
-    assert KEY.decrypt(encrypt_by_definition(message, r)) == message
+    by_definition = pow(1 + N, message % N, N * N) * pow(r, N, N * N) % (N * N)
+    assert KEY.decrypt(by_definition) == message
     assert decrypt_by_definition(KEY, int(KEY.public.encrypt(message))) == message % N
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -32,14 +33,6 @@ def sleep(pipe: Connection) -> None:
     time.sleep(600)
 
 
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_the_failure_of_one_ends_the_wait_for_all() -> None:
     with Launcher() as launcher:
         process = launcher.end(launcher.start(sleep))["process"]
@@ -47,7 +40,7 @@ def test_the_failure_of_one_ends_the_wait_for_all() -> None:
             launcher.end(launcher.start(fail))
         # Left without an error, the block would wait some seconds for the sleeper before it ends it.
         launcher.__exit__(ProtocolError)
-    assert not is_running(process)
+    assert not psutil.pid_exists(process)
 
 
 def test_a_killed_party_is_gone_and_the_others_are_heard_still() -> None:

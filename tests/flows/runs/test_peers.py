@@ -1,7 +1,6 @@
 """Mechanisms with noise over real TLS, with a server where they need one."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,17 +95,12 @@ def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
     assert set(np.load(protocol.with_suffix("") / "ada" / "own.npz").files) == {"ids"}
 
 
-def server_command(org: Organisations, protocol: Path, *more: str) -> list[str]:
-    key, out = str(org.folder / f"{SERVER}.key"), str(protocol.with_suffix("") / SERVER)
-    base = [sys.executable, "-m", "ksdp", "party", str(protocol), "--me", SERVER]
-    return [*base, "--key", key, "--out", out, *more]
-
-
 def test_documents_are_for_parties_only(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
-    _, _, _, *entering = server_command(four, protocol, "--corpus", str(four.folder / "ada.npz"))
+    key, out, corpus = four.folder / f"{SERVER}.key", protocol.with_suffix("") / SERVER, four.folder / "ada.npz"
+    entering = ["party", protocol, "--me", SERVER, "--key", key, "--out", out, "--corpus", corpus]
     with pytest.raises(InputError, match="hub is the server, which enters nothing"):
-        typed(*entering)
+        typed(*map(str, entering))
     _, _, _, *command = four.command(protocol, "ada")
     with pytest.raises(InputError, match="`--corpus` must be given for ada"):
         typed(*(word for word in command if not word.endswith(".npz") and word != "--corpus"))

@@ -52,16 +52,12 @@ def flipped_parquet(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def objects(path: Path) -> None:
-    np.savez(path, data=np.array([print, {}], dtype=object), allow_pickle=True)
-
-
 FILES: dict[str, Make] = {
     "zeros.csv.gz": lambda path: zeros(path, b"a,b\n"),
     "zeros.jsonl.gz": lambda path: zeros(path),
     "bomb.npz": lambda path: archive(path, data=500, indices=10, indptr=1, shape=b"", format=b""),
     "empty.npz": lambda path: archive(path),
-    "objects.npz": objects,
+    "objects.npz": lambda path: np.savez(path, data=np.array([print, {}], dtype=object), allow_pickle=True),
     "text.npz": lambda path: path.write_text("no archive"),
     "promise.mtx": lambda path: path.write_text(
         "%%MatrixMarket matrix coordinate real general\n9 9 999999999999\n1 1 1\n"

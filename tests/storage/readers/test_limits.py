@@ -1,9 +1,7 @@
 """Files of strangers that would take the memory of the machine, or never end."""
 
 import gzip
-import io
 import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -23,24 +21,15 @@ from ksdp.storage.in_memory import read_observables
 from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.counts import read_counts, read_docword
 
-
-def bomb(path: Path, member: str, megabytes: int, **others: np.ndarray) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in others.items():
-            held = io.BytesIO()
-            np.save(held, array)
-            archive.writestr(f"{name}.npy", held.getvalue())
-        with archive.open(f"{member}.npy", "w", force_zip64=True) as file:
-            for _ in range(megabytes):
-                file.write(bytes(2**20))
-    return path
+from .test_hostile import archive
 
 
 def test_an_archive_that_inflates_too_far_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KSDP_LARGEST_INPUT", str(4 * 2**20))
-    path = bomb(tmp_path / "bomb.npz", "data", 64, shape=np.array([2, 2]))
+    path = tmp_path / "bomb.npz"
+    archive(path, data=64)
     assert path.stat().st_size < 2**20
     with pytest.raises(CorpusError, match="decompressed"):
         read_counts(path)

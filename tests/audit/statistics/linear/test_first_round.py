@@ -150,16 +150,11 @@ def test_what_is_there_before_the_first_round_belongs_to_it(
     assert (found != statistic.evaluate(seen, documents)).any()
 
 
-def pulled(name: str, parameters: dict[str, Any], sizes: dict[str, float], rows: sp.csr_array) -> Observables:
-    held = sp.csr_array(rows[: N // 2])
-    return Noisy(name, 1.0, parameters, scale=sizes).run(Database((held,)), np.random.default_rng(0))
-
-
 def test_the_filter_is_told_how_much_was_added(rows: sp.csr_array) -> None:
     """Much noise on the sums, and none of the mechanism's own to speak of: terms times sums over that noise."""
     parameters = {"rank": 2, "iterations": 2, "epsilon": 1e9}
     noisy = Noisy("hardt-roth", 1.0, parameters, scale={"sums": 200.0, "V": 1.0})
-    seen = pulled("hardt-roth", parameters, {"sums": 200.0, "V": 1.0}, rows)
+    seen = noisy.run(Database((sp.csr_array(rows[: N // 2]),)), np.random.default_rng(0))
     found = LinearReleases().evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=noisy)))
     adds, known = noisy.inner.as_equations(seen, Pool(rows))  # type: ignore[attr-defined]
     terms = adds(rows).written()
