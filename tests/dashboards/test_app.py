@@ -400,7 +400,6 @@ def test_other_methods_large_bodies_and_other_kinds_of_bodies_are_refused(own_st
 def test_static_files_are_kept_and_nothing_else_is_served(history_store: Store) -> None:
     visit = client(history_store)
     address = re.search(r'href="(/static/app\.css\?[0-9a-f]+)"', visit.get("/").text)
-    assert address is not None
     got = visit.get(address[1])
     assert "immutable" in got.headers["cache-control"]
     assert visit.get("/static/../app.py").status_code == 404

@@ -64,7 +64,6 @@ def test_the_claim_stands_beside_what_was_proved(
     for text in (pages(store).words(f"/audits/{audit}"), html.unescape(re.sub(r"<[^>]+>", " ", report))):
         assert "was not tried" not in text
         low = re.search(PROVED, text.replace("\N{NO-BREAK SPACE}", " "))
-        assert low is not None
         assert float(low[1]) == pytest.approx(found.out["measured_low"], rel=0.01)
         assert ("REFUTED: it does not keep its claim of differential privacy." in text) is (code == 3)
 
