@@ -27,14 +27,8 @@ def frame() -> pd.DataFrame:
 def spec_of(folder: Path, ratings: pd.DataFrame, **keys: Any) -> Spec:
     ratings.to_parquet(folder / "ratings.parquet")
     corpus = {"path": "ratings.parquet", "format": "ratings", **keys.pop("corpus", {})}
-    return parse_spec(
-        {
-            "seed": 1,
-            "corpus": corpus,
-            "mechanism": {"name": "pd-nmf", "weighted": True, "rank": 2, **keys},
-            "gain": {"time": "when"},
-        }
-    )
+    mechanism = {"name": "pd-nmf", "weighted": True, "rank": 2, **keys}
+    return parse_spec({"seed": 1, "corpus": corpus, "mechanism": mechanism, "gain": {"time": "when"}})
 
 
 def rows_of(spec: Spec, folder: Path) -> GainRows:

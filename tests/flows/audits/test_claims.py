@@ -93,14 +93,8 @@ def test_the_claim_of_edited_code_is_audited_anew(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def claim(base: str) -> tuple[bool, bool]:
-        found = run_claim(
-            spec_of(tmp_path, base),
-            tmp_path / "store",
-            runs=200,
-            confidence=0.95,
-            clock=lambda: datetime.now(UTC),
-            simulated=True,
-        )
+        how = {"runs": 200, "confidence": 0.95, "clock": lambda: datetime.now(UTC), "simulated": True}
+        found = run_claim(spec_of(tmp_path, base), tmp_path / "store", **how)
         return found.read, found.finding.refuted
 
     assert claim("HardtRoth") == (False, False)
