@@ -69,24 +69,9 @@ def test_the_wheel_is_the_same_bytes_twice(tmp_path: Path) -> None:
             if (ROOT / file).is_file():
                 (copy / file).parent.mkdir(parents=True, exist_ok=True)
                 (copy / file).write_bytes((ROOT / file).read_bytes())
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "wheel",
-                "--quiet",
-                "--no-deps",
-                "--no-build-isolation",
-                "-w",
-                "out",
-                ".",
-            ],
-            cwd=copy,
-            env=environment,
-            check=True,
-            timeout=300,
-        )
+        options = ("--quiet", "--no-deps", "--no-build-isolation", "-w", "out")
+        command = [sys.executable, "-m", "pip", "wheel", *options, "."]
+        subprocess.run(command, cwd=copy, env=environment, check=True, timeout=300)
         (wheel,) = (copy / "out").glob("*.whl")
         made.append(wheel.read_bytes())
         with zipfile.ZipFile(wheel) as archive:

@@ -32,7 +32,6 @@ def test_specs_are_taken(path: Path) -> None:
 
 def test_ssh_arguments_are_those_of_its_class() -> None:
     cluster = read_spec_file(FOLDER / "ssh.toml")[0].cluster
-    assert cluster is not None
     assert cluster.cluster_class is not None
     signature = inspect.signature(cluster_class(cluster.cluster_class))
     bound = signature.bind(**cluster.arguments)

@@ -57,7 +57,6 @@ def test_every_table_command_and_key_is_in_the_generated_pages() -> None:
     commands = [one.name for one in app.registered_commands]
     for group in app.registered_groups:
         inner = group.typer_instance
-        assert inner is not None
         commands += [f"{inner.info.name} {one.name}" for one in inner.registered_commands]
     assert [name for name in commands if f"### `ksdp {name}`" not in said("commands.md")] == []
     assert [event for event in CAUSES if f"| `{event}` |" not in said("scheduling.md")] == []
@@ -136,7 +135,6 @@ def test_pictures_stand_by_themselves_and_their_page_says_their_numbers() -> Non
         assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
         assert text.count("http") == 1
     arms = re.search(r"over (\d+) runs with document \d+ and (\d+) runs without it", pictures["arms"])
-    assert arms is not None
     page = " ".join((ROOT / "docs" / "what-a-verdict-means.md").read_text(encoding="utf-8").split())
     assert f"in {arms[1]} runs with it (blue) and {arms[2]} without it (grey)" in page
     drawn = script("pictures").standalone('<svg class="chart"><path class="axis"/></svg>')

@@ -253,7 +253,6 @@ def test_saved_loaded_reported(plain: ksdp.Audit, tmp_path: Path) -> None:
     assert loaded.values("1").with_values.tolist() == found.values("1").with_values.tolist()
     assert ksdp.load(store).id == found.id
     asked = read_ledger(Store(found.store)).attempt(found.id)
-    assert asked is not None
     assert read_ledger(Store(store)).attempts_at(asked.question) == (asked,)
     page = found.report(tmp_path / "page.html")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -266,7 +265,6 @@ def test_what_another_seed_proved_is_saved_with_an_audit(counts: Matrix, tmp_pat
     first, last = (ksdp.audit(counts, mean, version=1, store=tmp_path / "s", **FEW | {"seed": n}) for n in (1, 2))
     kept = Store(last.save(tmp_path / "kept"))
     asked = read_ledger(kept).attempt(last.id)
-    assert asked is not None
     attempts = read_ledger(kept).attempts_at(asked.question)
     assert [one.audit for one in attempts] == [first.id, last.id]
     assert lost_audits(kept) == {}

@@ -145,7 +145,6 @@ def test_whom_absence_proves_is_drawn_and_not_measured() -> None:
     bound = absence_bounds(LINKED, 3, "factor").bound  # 0.5, and 1.0 and 0.2 of two
     plan = plan_of(LINKED, decision={"margin": 0.6})
     every = plan_of(LINKED, decision={"margin": 0.6}, design={"absent": "measured"})
-    assert plan.absent is not None
     np.testing.assert_array_equal(plan.absent.units, [2])
     np.testing.assert_array_equal(plan.absent.bound, bound[bound > 0.6])
     assert (plan.audited.tolist(), every.audited.tolist()) == ([0, 1, 3, 4, 5, 6], list(range(7)))
@@ -175,12 +174,10 @@ def test_where_nothing_is_taken_as_proved(changes: dict[str, Any]) -> None:
 def test_proofs_of_a_party_and_of_some_documents_are_those_of_their_pool() -> None:
     """Others' documents are in every run, and what they have is never absent."""
     some = plan_of(LINKED, decision={"margin": 0.3}, design={"documents": ("d5", "d2")})
-    assert some.absent is not None
     assert (some.absent.units.tolist(), some.audited.tolist()) == ([2], [5])
     held = plan_of(LINKED, parties={"honest": 2}, design={"party_size": 2}, decision={"margin": 0.01})
     mine = held.holdings.victim
     found = absence_bounds(LINKED[mine], 2, "factor", others=LINKED[held.holdings.honest])
-    assert held.absent is not None
     assert sorted([*held.absent.units, *held.audited]) == mine.tolist()
     np.testing.assert_array_equal(held.absent.bound, found.bound[np.searchsorted(mine, held.absent.units)])
 

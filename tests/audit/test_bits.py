@@ -156,7 +156,6 @@ def test_groups_are_crossed_whole() -> None:
         replace(pool, drawn=canonical(sp.csr_array(group[:, None] + 0.0)), group=group, mechanism=None),
         lambda seen: np.asarray(seen["output"], float),
     )
-    assert crossed is not None
     assert set(np.unique(crossed[:, :, 1:])) == {0.0, 4.0}
     assert (crossed[:, :, 1:].sum(axis=2) % 4 == 0).all()
 

@@ -45,23 +45,19 @@ def plan_of(corpus: Corpus, **changes: Any) -> Plan:
 
 def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
     found = copies_bound(plan_of(corpus))
-    assert found is not None
     expected = np.ones(90, int)
     expected[20:60], expected[[3, 70]] = 40, 2
     np.testing.assert_array_equal(found.copies, expected)
     by_hand = [told_by_count(count, 90, 30) for count in expected]
     np.testing.assert_allclose(found.advantage, by_hand)
     some = copies_bound(plan_of(corpus, design={"documents": ("d70", "d4", "d30")}))
-    assert some is not None
     np.testing.assert_array_equal(some.copies, [1, 40, 2])
     # Those that others hold in every run are not of the pool.
     apart = plan_of(corpus, parties={"coalition": 30})
     held = apart.design.pool
     mine = copies_bound(apart)
-    assert mine is not None
     assert mine.copies.max() == (expected[held] == 40).sum() < 40
     loose = copies_bound(plan_of(corpus, design={"sampling": "poisson"}))
-    assert loose is not None
     assert loose.advantage[25] == pytest.approx(told_by_independent_count(40, 1 / 3))
 
 
@@ -69,7 +65,6 @@ def test_where_nothing_is_proved_nothing_is_said(corpus: Corpus) -> None:
     assert copies_bound(plan_of(corpus, design={"unit": "group", "party_size": 15})) is None
     assert copies_bound(plan_of(corpus, design={"kind": "balanced", "documents": 20})) is None
     literal = copies_bound(plan_of(corpus, design={"kind": "literal", "documents": ("d25", "d5")}))
-    assert literal is not None
     assert sorted(literal.copies.tolist()) == [1, 40]
     rows = sp.csr_array(np.arange(1.0, 31.0)[:, None] * np.ones((30, 6)))
     alone = Corpus(canonical(rows), np.array([f"d{n}" for n in range(30)]))
@@ -150,7 +145,6 @@ def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus
     rule = plan.spec.decision_in_run
     before = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
     found = copies_bound(plan)
-    assert found is not None
     assert found.advantage[25] < 0.2 < found.advantage[3]
     after = after_certificate(before, found.advantage, rule)
     said = bound_summary(found, after, rule, plan.counted, len(plan.looks))

@@ -22,14 +22,8 @@ def named(corpus: Corpus) -> Corpus:
 
 
 def spec(**parties: str) -> Spec:
-    return parse_spec(
-        {
-            "corpus": {"path": "x"},
-            "mechanism": {"name": "pd-svd", "rank": 2},
-            "parties": parties,
-            "design": {"party_size": 0.5, "with_runs": 10},
-        }
-    )
+    tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "parties": parties}
+    return parse_spec(tables | {"design": {"party_size": 0.5, "with_runs": 10}})
 
 
 def plan(named: Corpus, **parties: str) -> Plan:

@@ -84,7 +84,6 @@ def test_report_and_python_say_what_is_met(folder: Path, tmp_path: Path) -> None
     assert "What is accepted" in page
     assert page.count("</span> met</td>") == len(told["appetite"]["criteria"])
     found = ksdp.load(store)
-    assert found.appetite is not None
     assert found.appetite.to_json() == told["appetite"]
     kept = ksdp.load(found.save(tmp_path / "copy")).appetite
     assert kept == found.appetite

@@ -82,16 +82,8 @@ def test_a_full_disk_is_one_line(where: list[str], says: str, tmp_path: Path) ->
     sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
     (tmp_path / "spec.toml").write_text(SPEC.format(seed=1, corpus=tmp_path / "c.npz").replace("= 20", "= 25"))
     (tmp_path / "full").mkdir()
-    ksdp = [
-        sys.executable,
-        "-m",
-        "ksdp",
-        "audit",
-        "spec.toml",
-        *where,
-        "--store",
-        str(tmp_path / "full" / "store"),
-    ]
+    command = ("audit", "spec.toml", *where, "--store", str(tmp_path / "full" / "store"))
+    ksdp = [sys.executable, "-m", "ksdp", *command]
     whole = ["unshare", "-m", "sh", "-c", FULL, str(tmp_path / "full"), *ksdp]
     done = subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stderr

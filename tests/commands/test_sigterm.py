@@ -24,7 +24,6 @@ def test_it_leaves_one_line_and_no_child() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert running.stdout is not None
         child = psutil.Process(int(running.stdout.readline()))
         for _ in range(3):
             running.send_signal(signal.SIGTERM)

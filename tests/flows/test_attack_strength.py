@@ -82,7 +82,6 @@ def test_leaks_that_are_planted_are_found(folder: Path) -> None:
     assert f"<code>ksdp power {audited.audit}</code> plants leaks of known size" in report
     said = json.loads(typed("power", "latest", "--store", store, "--here", 1, "--json", code=0).stdout)
     found = read_strength(Store(store).audit(audited.audit))
-    assert found is not None
     assert type(found).from_json(said) == found
     assert found.learnt
     above = [row for row in found.rows if row.above >= 0.1]

@@ -76,7 +76,6 @@ def killed_at(
 
 def all_points(do: Callable[[], object], least: int) -> range:
     found = done(do)
-    assert found is not None
     assert found > least
     return range(1, found + 1)
 

@@ -85,14 +85,8 @@ def test_what_is_signed_is_never_replaced(written: Path) -> None:
 
 
 def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
-    verified = verify_clearance(
-        written,
-        now=NOW,
-        public_key=KEY.public_key(),
-        corpus_hash="sha256:aa",
-        mechanism=MECHANISM,
-        spec_hash="sha256:bb",
-    )
+    asked = {"corpus_hash": "sha256:aa", "mechanism": MECHANISM, "spec_hash": "sha256:bb"}
+    verified = verify_clearance(written, now=NOW, public_key=KEY.public_key(), **asked)
     assert verified.clearance == read_clearance(written) == clearance()
     assert verified.fingerprint == fingerprint(KEY)
     assert verified.checked == ("content", "signature", "signer", "time", "corpus", "mechanism", "spec")

@@ -31,7 +31,6 @@ def held_elsewhere(path: Path, kind: str = "lock") -> Iterator[subprocess.Popen[
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     try:
         yield process

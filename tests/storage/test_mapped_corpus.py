@@ -20,7 +20,6 @@ def test_comes_back_memory_mapped(tmp_path: Path) -> None:
     back = open_corpus(tmp_path / "c")
     assert (back.matrix != matrix).nnz == 0
     assert (back.ids == ids).all()
-    assert back.party is not None
     assert (back.party == party).all()
     assert back.group is None
     assert back.left_out == ("x",)

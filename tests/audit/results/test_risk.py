@@ -47,7 +47,6 @@ def test_layers_stay_apart() -> None:
     assert plain.risk.measured == declared.risk.measured
     assert plain.risk.combined is None
     combined = declared.risk.combined
-    assert combined is not None
     assert combined.largest == pytest.approx(0.1 / (0.1 + 0.9 * 0.4))
     assert (combined.at_margin, combined.at_margin_fpr_01) == pytest.approx((0.92, 0.1 * 0.21 / (0.021 + 0.009)))
     assert combined.median_at_fpr_01 == pytest.approx(0.025 / (0.025 + 0.009))

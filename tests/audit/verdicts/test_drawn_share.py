@@ -84,19 +84,16 @@ def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
 def test_an_early_look_has_its_own_part_of_the_level() -> None:
     rule = DecisionSpec(level=0.05, margin=0.2)
     found = share_summary(*_audit(40, rule))
-    assert found is not None
     assert (found.drawn, found.population, found.level, found.high) == (40, 1000, 0.05, 1.0)
     assert found.low == share_lower_limit(20, 40, 0.0125, 1000)
     later = _audit(40, rule)[1]
     later.look[:] = 1
     whole = share_summary(_audit(40, rule)[0], later)
-    assert whole is not None
     assert replace(whole, low=found.low) == found
     assert whole.low == share_lower_limit(40, 40, 0.0125, 1000)
     plan, tested = _audit(40, rule)
     plan.absent = ProvedSensitive(np.arange(10), np.full(10, 0.5))  # drawn too, and sensitive at any level
     more = share_summary(plan, tested)
-    assert more is not None
     assert (more.drawn, more.low) == (50, share_lower_limit(30, 50, 0.0125, 1000))
 
 

@@ -68,7 +68,6 @@ def test_tpr_equals_the_definition(seed: int, fpr: float, decimals: int | None) 
     if decimals is not None:
         held, free = held.round(decimals), free.round(decimals)
     attack = tpr_at_fpr(held, free, fpr, 0.9)
-    assert attack is not None
     sign = 1 if attack.above else -1
     assert attack.fpr == (sign * free > sign * attack.threshold).mean() < fpr
     hits = int((sign * held > sign * attack.threshold).sum())
@@ -80,7 +79,6 @@ def test_tpr_equals_the_definition(seed: int, fpr: float, decimals: int | None) 
     assert attack.fpr_high == pytest.approx(limits[most], abs=1e-12)
     assert (sign * free >= sign * attack.threshold).sum() > most >= attack.fpr * 500 - 1e-9
     mirrored = tpr_at_fpr(-held, -free, fpr, 0.9)
-    assert mirrored is not None
     assert mirrored.tpr_low == attack.tpr_low
     # The side is that on which more is proved; where both prove as much, either is right.
     on_the_other = int((-sign * held > np.sort(-sign * free)[::-1][most]).sum())

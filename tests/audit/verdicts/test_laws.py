@@ -202,7 +202,6 @@ ARM = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30)
 @given(ARM, ARM)
 def test_it_is_the_distance_and_lies_where_it_says(one: list[float], other: list[float]) -> None:
     gap = widest_gap(np.array(one), np.array(other))
-    assert gap is not None
     assert gap.distance == pytest.approx(ks_2samp(one, other, method="asymp").statistic, abs=1e-12)
     assert gap.share_with == sum(value <= gap.place for value in one) / len(one)
     assert gap.share_without == sum(value <= gap.place for value in other) / len(other)

@@ -182,7 +182,6 @@ def test_a_limit_of_what_is_held_is_larger_within_a_run_of_a_secret_draw() -> No
     """Of what is held: drawn T + (1 - drawn) 1 % true positives, for T within a run."""
     for share, low in ((0.5, 0.05), (0.1, 0.08)):
         within = drawn(share, low).decision_in_run.margin_at_low_fpr
-        assert within is not None
         assert share * within + (1 - share) * 0.01 == pytest.approx(low)
         rule, bound = drawn(share, low).decision_in_run, (low - 0.01) / share
         assert (rule.accepts(bound - 1e-9), rule.accepts(bound + 1e-9)) == (True, False)

@@ -132,7 +132,6 @@ def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str
     medians = [row.median for row in view.statistics]
     assert medians == sorted(medians, reverse=True)
     alone, said = view.result.summary.paper_alone, section(page, "statistics")
-    assert alone is not None
     assert alone.detected < view.result.summary.detected
     assert f" of {alone.detected} documents would have been detected" in said
     assert f"would have named {alone.uncorrected_below_level}" in said

@@ -36,7 +36,6 @@ def claiming(mechanism: Any) -> Summary:
 def test_a_claim_stands_beside_what_was_proved() -> None:
     summary = replace(claiming(HardtRoth(epsilon=0.5)), fresh=FRESH)
     told = promised(summary)
-    assert told is not None
     assert "claims epsilon 0.5 at delta 1e-05" in told
     assert "at least 1.25" in told
     assert "fast sampler" in told
@@ -59,13 +58,11 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
     claim = StoredClaim(inputs, finding, "2026-11-21T00:00:00+00:00", {"code": "c1"})
     summary = claiming(HardtRoth(epsilon=1.0))
     kept = promised(summary, claim)
-    assert kept is not None
     assert "Claimed epsilon 1 at delta 0; proved on its worst case: at least 0.773 (2,000 runs" in kept
     assert "That does not refute it." in kept
     assert "not tried" not in kept
     refuted = replace(claim, finding=replace(finding, measured_low=3.0))
     loud = promised(summary, refuted)
-    assert loud is not None
     assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud
     assert "not refute" not in loud
     assert "Nobody tried in this store to refute" in str(promised(summary))
@@ -73,7 +70,6 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
 
 def test_unsound_claims_are_said_to_be() -> None:
     told = promised(claiming(FedPower()))
-    assert told is not None
     assert "does not hold" in told
     assert "different observers" in told
 
@@ -97,11 +93,9 @@ def test_who_looks_depends_on_what_a_run_opens() -> None:
 
 def test_documents_that_were_drawn_speak_for_all() -> None:
     told = drawn_share(example(share=ShareSummary(300, 17706, 0.05, 0.125, 0.75)))
-    assert told is not None
     assert "300 documents are drawn at random from 17,706" in told
     assert "at least 2,213 and at most 13,280 (75 %) have" in told
     none = drawn_share(example(share=ShareSummary(300, 17706, 0.05, 0.0, 0.0042)))
-    assert none is not None
     assert "at most 74 (1 %) have" in none
     assert "wrong in at most one of 20 audits" in told
     assert drawn_share(example()) is None

@@ -19,13 +19,8 @@ from ..html_page import HtmlPage
 def render(tmp_path: Path, found: ScreenSummary, document: str = "mail-7") -> HtmlPage:
     store = Store.open(tmp_path / "store")
     if found.left_out:
-        row = {
-            "document": document,
-            "verdict": "sensitive",
-            "statistic": "sigma",
-            "distance": 0.97,
-            "log10_adjusted_p": -31.25,
-        }
+        row = {"document": document, "verdict": "sensitive", "statistic": "sigma", "distance": 0.97}
+        row |= {"log10_adjusted_p": -31.25}
         write_left_out(store, found.screen, [(RoundVerdicts(1, pa.Table.from_pylist([row])), [document])])
     write_screen(store, found)
     return HtmlPage(render_screen(store, found.screen))

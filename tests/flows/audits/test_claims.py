@@ -64,7 +64,6 @@ def test_the_claim_stands_beside_what_was_proved(
     for text in (pages(store).words(f"/audits/{audit}"), html.unescape(re.sub(r"<[^>]+>", " ", report))):
         assert "was not tried" not in text
         low = re.search(PROVED, text.replace("\N{NO-BREAK SPACE}", " "))
-        assert low is not None
         assert float(low[1]) == pytest.approx(found.out["measured_low"], rel=0.01)
         assert ("REFUTED: it does not keep its claim of differential privacy." in text) is (code == 3)
 
@@ -94,14 +93,8 @@ def test_the_claim_of_edited_code_is_audited_anew(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def claim(base: str) -> tuple[bool, bool]:
-        found = run_claim(
-            spec_of(tmp_path, base),
-            tmp_path / "store",
-            runs=200,
-            confidence=0.95,
-            clock=lambda: datetime.now(UTC),
-            simulated=True,
-        )
+        how = {"runs": 200, "confidence": 0.95, "clock": lambda: datetime.now(UTC), "simulated": True}
+        found = run_claim(spec_of(tmp_path, base), tmp_path / "store", **how)
         return found.read, found.finding.refuted
 
     assert claim("HardtRoth") == (False, False)

@@ -14,7 +14,6 @@ def test_the_summary_and_the_report_bound_the_share_that_leaks(spec: Callable[..
     drawn = read.model_copy(update={"design": read.design.model_copy(update={"documents": 40, "fresh_runs": 0})})
     found = run_audit(open_spec(drawn, base), tmp_path / "store", HERE)
     share = found.share
-    assert share is not None
     assert (share.drawn, share.population, share.level) == (40, 120, 0.05)
     # With a margin of 0 nothing is ever clear: all that were not drawn may leak.
     assert 0 < share.low <= found.verdicts.sensitive / 40 + 80 / 120

@@ -26,5 +26,4 @@ def test_where_workers_are_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployable, "tagged", lambda *_: None)  # outside of a flow there is nothing to tag
     told = {"address": "tls://scheduler:8786", "blocks": "s3://bucket/folder"}
     cluster = deployable._spec(TABLES | {"cluster": told}, "audit")[0].cluster
-    assert cluster is not None
     assert (cluster.address, cluster.blocks) == (told["address"], told["blocks"])

@@ -186,13 +186,7 @@ def test_a_flow_that_takes_part_keeps_the_budget_beside_the_key(tmp_path: Path) 
     two = Two(tmp_path)
     two.run(EXACT)
     (tmp_path / "ada.budget.toml").write_text("[budget]\nunbounded = 0\n")
+    protocol, key, out, corpus = (str(tmp_path / n) for n in ("protocol.toml", "ada.key", "out", "ada.npz"))
     with disable_run_logger(), pytest.raises(InputError, match="beyond the budget"):
-        party_flow.fn(
-            str(tmp_path / "protocol.toml"),
-            "ada",
-            str(tmp_path / "ada.key"),
-            str(tmp_path / "out"),
-            corpus=str(tmp_path / "ada.npz"),
-            uncleared=True,
-        )
+        party_flow.fn(protocol, "ada", key, out, corpus=corpus, uncleared=True)
     assert not (tmp_path / "out").exists()

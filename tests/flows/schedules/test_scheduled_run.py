@@ -141,7 +141,6 @@ def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(s
     assert spec.seed != read_spec(site.store.audit(first.audit)).seed  # fresh runs: what LORD++ asks for
     assert run.level == spec.decision.level
     standing = read_standing(site.store, "nightly", run.standing)
-    assert standing is not None
     came_from = dict(zip(standing["document"].to_pylist(), standing["audit"].to_pylist(), strict=True))
     assert set(came_from) == {f"d{n}" for n in range(5, 124)}
     assert {name for name, audit in came_from.items() if audit == run.audit} == set(spec.design.documents)

@@ -55,7 +55,6 @@ def test_a_proof_at_the_margin_clears_everybody_and_above_it_nobody(
     spec = asked(margin, certificate={"pairs": 20})
     found = run_audit(open_spec(spec, table), table / "store", HERE)
     promise = found.bound(ProvedBy.NOISE)
-    assert promise is not None
     assert promise.largest == 0.3
     plan, page = forecast(open_spec(spec, table)), render_report(audit_result(found))
     if clear is None:
@@ -80,12 +79,10 @@ def test_a_proof_at_the_margin_clears_everybody_and_above_it_nobody(
 def test_a_bound_is_that_of_the_noise_that_is_left() -> None:
     """By the normal law: mu is sensitivity over deviation, of all runs together the root of the sum of squares."""
     one = promise_of(Moments(rank=2, noise=2.0), (95, 95), 12, known_parties=1)
-    assert one is not None
     assert one.bound == pytest.approx(2 * norm.cdf(math.sqrt(2) / 2.0 / 2) - 1, abs=1e-6)
     assert one.every_size
     power = HardtRoth(rank=2, epsilon=1.0, colluders=1)
     twice = promise_of(power, (50, 50), 12, known_parties=1)
-    assert twice is not None
     assert 0.05 < twice.bound < 0.5
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,6 +47,15 @@ def test_parties_may_come_in_any_order_and_one_may_start_over_before_all_are_the
     agree(asyncio.run(play()))
 
 
+def run_all(all_of: dict[str, Party]) -> list[RunOutcome | BaseException]:
+    """How a run ends for all who take part from its start."""
+
+    async def play() -> list[RunOutcome | BaseException]:
+        return await all_ends(*(party.run() for party in all_of.values()))
+
+    return asyncio.run(play())
+
+
 def played(all_of: dict[str, Party], meddle: Meddle) -> list[RunOutcome | BaseException]:
     """How a run ends for all, where bob's connection to ada goes through a proxy that meddles with it."""
     (port,) = free_ports(1)
@@ -68,7 +78,6 @@ def test_a_lost_connection_is_taken_up_where_it_was() -> None:
         return None if number <= 3 and seen > number * 4000 else data
 
     all_of = parties()
-
     agree(played(all_of, cut))
     assert sum(event["what"] == "reconnected" for event in all_of["bob"].events) >= 2, "one may hit a handshake"
 
@@ -87,36 +96,30 @@ def test_meddling_for_a_while_changes_nothing(kind: str) -> None:
         return data[: len(data) // 2] if met == 8 else None
 
     all_of = parties()
-
     agree(played(all_of, meddle))
     assert any(event["what"] == "reconnected" for event in all_of["bob"].events)
 
 
+def from_the_twelfth_on(instead: bytes | None) -> Meddle:
+    met = itertools.count(1)
+
+    async def meddle(number: int, data: bytes) -> bytes | None:
+        return data if next(met) < 12 else instead
+
+    return meddle
+
+
 def test_a_message_that_never_comes_ends_the_run_for_all() -> None:
-    met = 0
-
-    async def withhold(number: int, data: bytes) -> bytes | None:
-        nonlocal met
-        met += 1
-        return data if met < 12 else b""
-
     all_of = parties()
     for party in all_of.values():
         party.times = LinkTimes(message=1.0, reconnect=1.0)
-    ends = played(all_of, withhold)
+    ends = played(all_of, from_the_twelfth_on(b""))
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert any("sent nothing for 1 seconds" in str(end) for end in ends)
 
 
 def test_meddling_that_does_not_stop_ends_the_run_for_all() -> None:
-    met = 0
-
-    async def meddle(number: int, data: bytes) -> bytes | None:
-        nonlocal met
-        met += 1
-        return data if met < 12 else None
-
-    ends = played(parties(), meddle)
+    ends = played(parties(), from_the_twelfth_on(None))
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert any("disappeared" in str(end) for end in ends[:2])
     assert re.match("(ada|bob) disappeared: (ada|bob) heard nothing", str(ends[2])), "cyd's connections are well"
@@ -212,15 +215,11 @@ def test_who_is_stopped_leaves_and_who_is_told_that_it_is_gone_ends_the_run(
 @pytest.mark.parametrize("missing", NAMES[:3])
 def test_who_has_not_come_is_named_alike_by_all_who_have(missing: str) -> None:
     """The first to lose patience leaves: the others do not blame it, and where it comes again they go on."""
-
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties()
-        del all_of[missing]
-        for seconds, party in enumerate(all_of.values(), start=1):
-            party.present = float(seconds)
-        return await all_ends(*(party.run() for party in all_of.values()))
-
-    for seconds, end in enumerate(asyncio.run(play()), start=1):
+    all_of = parties()
+    del all_of[missing]
+    for seconds, party in enumerate(all_of.values(), start=1):
+        party.present = float(seconds)
+    for seconds, end in enumerate(run_all(all_of), start=1):
         start = f"Not all parties came within {seconds} seconds. {missing}: it has not come: start it; "
         assert str(end).startswith(start), end
         assert len(re.findall(r"\w+: it has", str(end))) == 1
@@ -240,15 +239,11 @@ def test_who_lost_patience_may_come_again() -> None:
 
 def test_two_who_do_not_reach_each_other_are_both_named() -> None:
     """Bob has another address of ada; cyd, who has both, hears whom one of them missed."""
-
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties()
-        (all_of["bob"].ports["ada"],) = free_ports(1)
-        for name, seconds in (("ada", 1.0), ("bob", 1.0), ("cyd", 3.0)):
-            all_of[name].present = seconds
-        return await all_ends(*(party.run() for party in all_of.values()))
-
-    ada, bob, cyd = asyncio.run(play())
+    all_of = parties()
+    (all_of["bob"].ports["ada"],) = free_ports(1)
+    for name, seconds in (("ada", 1.0), ("bob", 1.0), ("cyd", 3.0)):
+        all_of[name].present = seconds
+    ada, bob, cyd = run_all(all_of)
     assert "1 seconds. bob: it has not come" in str(ada)
     assert "1 seconds. ada: it has not come: start it; nothing listens" in str(bob)
     assert str(cyd) in {
@@ -258,15 +253,11 @@ def test_two_who_do_not_reach_each_other_are_both_named() -> None:
 
 def test_another_key_is_nobody() -> None:
     """Cyd is somebody else than the others think: nobody gets anything, and her name is said."""
-
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties(3)
-        all_of["cyd"].keys["cyd"] = all_of["cyd"].identity = Ed25519PrivateKey.generate()
-        for party in all_of.values():
-            party.present = 1.0
-        return await all_ends(*(party.run() for party in all_of.values()))
-
-    ends = asyncio.run(play())
+    all_of = parties(3)
+    all_of["cyd"].keys["cyd"] = all_of["cyd"].identity = Ed25519PrivateKey.generate()
+    for party in all_of.values():
+        party.present = 1.0
+    ends = run_all(all_of)
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert "Not all parties came within 1 seconds. cyd:" in str(ends[0])
     assert "ada: it hung up" in str(ends[2])
@@ -290,17 +281,14 @@ def test_a_clock_that_is_days_off_is_not_called_a_wrong_key(
     def dated(*names: Any, authority: bool) -> Any:
         return certificate(*names[:4], datetime.now(UTC) if authority else names[4], authority=authority)
 
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties(2)
-        all_of[who].now += timedelta(days=days)
-        if other_key:  # ada hangs up; by her clock it would be for the dates
-            all_of["bob"].keys["bob"] = all_of["bob"].identity = Ed25519PrivateKey.generate()
-        for party in all_of.values():
-            party.present = 1.0
-        return await all_ends(*(party.run() for party in all_of.values()))
-
     monkeypatch.setattr(tls, "_certificate", dated)
-    for end, said in zip(asyncio.run(play()), (ada_says, bob_says), strict=True):
+    all_of = parties(2)
+    all_of[who].now += timedelta(days=days)
+    if other_key:  # ada hangs up; by her clock it would be for the dates
+        all_of["bob"].keys["bob"] = all_of["bob"].identity = Ed25519PrivateKey.generate()
+    for party in all_of.values():
+        party.present = 1.0
+    for end, said in zip(run_all(all_of), (ada_says, bob_says), strict=True):
         assert re.search(said, str(end)), end
 
 

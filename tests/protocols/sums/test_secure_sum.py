@@ -123,6 +123,11 @@ def hellos() -> Hellos:
     return {n: SumParty(terms_of(3), n, identity(n)).hello() for n in NAMES[:3]}
 
 
+def hello_of_cyd(key: bytes) -> Envelope:
+    """Signed, with any agreement key."""
+    return sign_envelope(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", key)
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -133,20 +138,8 @@ def hellos() -> Hellos:
         (lambda h: [h["bob"], SumParty(terms_of(3, b"x"), "cyd", identity("cyd")).hello()], "another session"),
         (lambda h: [h["bob"], replace(h["bob"], sender="cyd")], "signature of cyd"),
         (lambda h: [h["bob"], replace(h["cyd"], body=bytes(32))], "signature of cyd"),
-        (
-            lambda h: [
-                h["bob"],
-                sign_envelope(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", h["bob"].body),
-            ],
-            "same agreement key",
-        ),
-        (
-            lambda h: [
-                h["bob"],
-                sign_envelope(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", bytes(32)),
-            ],
-            "no usable X25519 key",
-        ),
+        (lambda h: [h["bob"], hello_of_cyd(h["bob"].body)], "same agreement key"),
+        (lambda h: [h["bob"], hello_of_cyd(bytes(32))], "no usable X25519 key"),
     ],
 )
 def test_false_first_messages_end_the_run(
@@ -194,21 +187,21 @@ def test_false_contributions_end_the_run(spoil: Callable[[Contributions], Contri
         parties[0].combine(sent[1:])
 
 
+def each_byte_changed(packed: bytes) -> list[bytes]:
+    return [packed[:at] + bytes([byte ^ 0x21]) + packed[at + 1 :] for at, byte in enumerate(packed)]
+
+
 def test_any_changed_byte_is_refused() -> None:
     """Of a contribution by its receiver (the other receivers' tags: by them); of a first message by everybody."""
     parties = started(2, seed="bytes")
-    packed = parties[1].contribute([0.5, -0.25], FixedPoint(31, 1.0, 2)).to_bytes()
-    for at in range(len(packed)):
+    for changed in each_byte_changed(parties[1].contribute([0.5, -0.25], FixedPoint(31, 1.0, 2)).to_bytes()):
         receiver = started(2, seed="bytes")[0]
         receiver.contribute([0.5, -0.25], FixedPoint(31, 1.0, 2))
-        changed = packed[:at] + bytes([packed[at] ^ 0x21]) + packed[at + 1 :]
         with pytest.raises(ProtocolError):
             receiver.combine([Contribution.from_bytes(changed)])
-    packed = SumParty(terms_of(2), "bob", identity("bob")).hello().to_bytes()
-    for at in range(len(packed)):
+    for changed in each_byte_changed(SumParty(terms_of(2), "bob", identity("bob")).hello().to_bytes()):
         receiver = SumParty(terms_of(2), "ada", identity("ada"))
         receiver.hello()
-        changed = packed[:at] + bytes([packed[at] ^ 0x21]) + packed[at + 1 :]
         with pytest.raises(ProtocolError):
             receiver.begin([Envelope.from_bytes(changed)])
 

@@ -39,7 +39,6 @@ def test_what_was_written_is_read_if_inputs_and_code_are_the_same(store: Store, 
     path = put(store, INPUTS, refuted)
     assert path.parent == store.root / "claims"
     found = read_claim(store, INPUTS, "c1")
-    assert found is not None
     assert found == StoredClaim(INPUTS, refuted, "2026-11-21T00:00:00+00:00", {"code": "c1"})
     assert read_claim(store, INPUTS, "c2") is None
     for other in ({"seed": 4}, {"runs": 61}, {"confidence": 0.9}, {"version": 3}, {"parameters": {"rank": 3}}):
@@ -57,11 +56,9 @@ def test_a_refutation_is_shown_before_more_runs_and_more_runs_before_newer_ones(
     put(store, replace(INPUTS, runs=900), kept, hour=1)
     put(store, replace(INPUTS, parameters={"rank": 9}), refuted, hour=9)  # another mechanism's
     shown = shown_claim(store, SUMMARY)
-    assert shown is not None
     assert shown.inputs.runs == 900
     put(store, replace(INPUTS, seed=8), refuted, hour=0)
     shown = shown_claim(store, SUMMARY)
-    assert shown is not None
     assert shown.finding.refuted
 
 
@@ -72,11 +69,9 @@ def test_what_really_runs_is_shown_before_what_was_simulated(store: Store, refut
     put(store, vetted, kept, hour=1)
     put(store, replace(INPUTS, runs=900), kept, hour=5)
     shown = shown_claim(store, SUMMARY)
-    assert shown is not None
     assert shown.inputs.parameters["sampler"] == "discrete"
     put(store, INPUTS, refuted, hour=0)
     shown = shown_claim(store, SUMMARY)
-    assert shown is not None
     assert shown.finding.refuted
 
 

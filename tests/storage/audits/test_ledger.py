@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,13 @@ def numbered(number: int) -> Attempt:
     return dataclasses.replace(ONE, audit=f"a{number}", attempt=f"spec{number}", seed=number)
 
 
+def three_lines(store: Store) -> Path:
+    """A ledger of three attempts."""
+    for number in range(3):
+        record_attempt(store, numbered(number))
+    return store.root / "audits" / "ledger.jsonl"
+
+
 def test_what_was_recorded_is_read_by_question(store: Store) -> None:
     assert read_ledger(store).attempts_at("q") == ()
     assert record_attempt(store, ONE)
@@ -45,9 +53,7 @@ def test_the_same_audit_is_written_down_once(store: Store) -> None:
 
 
 def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(store: Store) -> None:
-    path = store.root / "audits" / "ledger.jsonl"
-    for number in range(3):
-        record_attempt(store, numbered(number))
+    path = three_lines(store)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"{}\n", lines[2]]))
     assert record_attempt(store, numbered(3))
@@ -60,9 +66,7 @@ def test_another_line_that_is_damaged_does_not_stop_an_audit_but_whoever_reads(s
 
 @pytest.mark.parametrize("cut", [2, 7, 60])
 def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> None:
-    for number in range(3):
-        record_attempt(store, numbered(number))
-    path = store.root / "audits" / "ledger.jsonl"
+    path = three_lines(store)
     path.write_bytes(path.read_bytes()[:-cut])
     assert len(read_ledger(store).attempts_at("q")) == 2
     record_attempt(store, numbered(9))
@@ -71,9 +75,7 @@ def test_a_line_that_a_crash_cut_short_is_no_attempt(store: Store, cut: int) -> 
 
 @pytest.mark.parametrize("end", [b"", b"\x8a", b"\x0b"])
 def test_a_line_that_has_lost_its_end_counts(store: Store, end: bytes) -> None:
-    for number in range(3):
-        record_attempt(store, numbered(number))
-    path = store.root / "audits" / "ledger.jsonl"
+    path = three_lines(store)
     path.write_bytes(path.read_bytes()[:-1] + end)
     assert len(read_ledger(store).attempts_at("q")) == 3
     assert not record_attempt(store, numbered(2))
@@ -82,9 +84,7 @@ def test_a_line_that_has_lost_its_end_counts(store: Store, end: bytes) -> None:
 
 
 def test_a_flipped_bit_in_any_line_is_noticed_the_last_too(store: Store) -> None:
-    for number in range(2):
-        record_attempt(store, numbered(number))
-    path = store.root / "audits" / "ledger.jsonl"
+    path = three_lines(store)
     before, silent = read_ledger(store).attempts_at("q"), 0
     for _ in flipped(path, range(0, 8 * path.stat().st_size, 19)):
         try:
@@ -96,9 +96,7 @@ def test_a_flipped_bit_in_any_line_is_noticed_the_last_too(store: Store) -> None
 
 @pytest.mark.parametrize("line", [0, 1])
 def test_a_line_that_was_changed_or_taken_out_is_noticed(store: Store, line: int) -> None:
-    for number in range(3):
-        record_attempt(store, numbered(number))
-    path = store.root / "audits" / "ledger.jsonl"
+    path = three_lines(store)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
     with pytest.raises(StoreError, match="ledger"):

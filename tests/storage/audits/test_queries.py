@@ -113,7 +113,6 @@ def test_one_document_and_its_tests(made: tuple[Findings, pd.DataFrame, pd.DataF
     findings, verdicts, statistics = made
     for place in (0, 5, 99, DOCUMENTS - 1):
         row = findings.document(verdicts.document[place])
-        assert row is not None
         assert (row.place, row.verdict, row.n_with) == (place, verdicts.verdict[place], verdicts.n_with[place])
         own = statistics[statistics.document == row.document]
         assert {t.statistic: t.log10_p for t in findings.tests(row)} == dict(

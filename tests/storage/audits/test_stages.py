@@ -19,7 +19,6 @@ def test_a_stage_comes_back(tmp_path: Path) -> None:
     strongest = np.array([1, 0, 1])
     write_stage(tmp_path, Stage("fresh", 5, 640, np.array([3, 8, 9]), ("a", "b"), strongest=strongest))
     found = read_stage(tmp_path, "fresh").strongest
-    assert found is not None
     assert found.tolist() == [1, 0, 1]
     with pytest.raises(StoreError, match="has no look-9"):
         read_stage(tmp_path, "look-9")

@@ -277,44 +277,35 @@ def test_damaged_parquet_is_refused_wherever_it_is_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "problem"),
     [
-        ("", "a.csv: is empty."),
-        (f"a,b\n1,2\n{SECRET}\n", "a.csv, row 2: has 1 fields where the header has 2."),
-        (f'a,b\n1,"x\ny"\n\n3,4,{SECRET}\n', "a.csv, row 2: has 3 fields where the header has 2."),
-        (
-            f'a,b\n1,2\n3,"{SECRET}\n5,6\n',
-            "a.csv, row 2: a quote is opened and not closed, or the file is cut short.",
-        ),
-        ('a,b\n1,2\n"3,4\n', "a.csv, row 2: a quote is opened and not closed, or the file is cut short."),
-        (f"{',' * 100_000}\n", "a.csv: has 100001 columns; of a CSV at most 100000 are read: save it as .npz."),
+        ("", ": is empty."),
+        (f"a,b\n1,2\n{SECRET}\n", ", row 2: has 1 fields where the header has 2."),
+        (f'a,b\n1,"x\ny"\n\n3,4,{SECRET}\n', ", row 2: has 3 fields where the header has 2."),
+        (f'a,b\n1,2\n3,"{SECRET}\n5,6\n', ", row 2: a quote is opened and not closed, or the file is cut short."),
+        ('a,b\n1,2\n"3,4\n', ", row 2: a quote is opened and not closed, or the file is cut short."),
+        (f"{',' * 100_000}\n", ": has 100001 columns; of a CSV at most 100000 are read: save it as .npz."),
     ],
 )
-def test_malformed_csv(write, text, message):
-    assert refused(write("a.csv", text)) == message
+def test_malformed_csv(write, text, problem):
+    assert refused(write("a.csv", text)) == "a.csv" + problem
 
 
 # JSON lines
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "problem"),
     [
-        ("", "a.jsonl: is empty."),
-        (f'{{"a": 1}}\n{{"a": "{SECRET}\n', "a.jsonl: line 2 is not JSON."),
-        (f'{{"a": 1}}\n["{SECRET}"]', "a.jsonl, row 2: is not a JSON object."),
-        ("[" * 100_000, "a.jsonl: line 1 is not JSON."),
-        (
-            f'{{"a": 1}}\n{{"a": "{SECRET}"}}',
-            "a.jsonl, row 2, column `a`: is text; the rows before hold a number.",
-        ),
-        (
-            f'{{"a": {{"b": "{SECRET}"}}}}',
-            "a.jsonl, column `a`: is a list or an object; text or numbers are needed.",
-        ),
-        ('{"a": "x"}\n{"a": "\\ud800"}', "a.jsonl, row 2, column `a`: is half a surrogate pair, not text."),
-        (f'{{"a": {10**30}}}', "a.jsonl, column `a`: holds a whole number of more than 64 bits."),
+        ("", ": is empty."),
+        (f'{{"a": 1}}\n{{"a": "{SECRET}\n', ": line 2 is not JSON."),
+        (f'{{"a": 1}}\n["{SECRET}"]', ", row 2: is not a JSON object."),
+        ("[" * 100_000, ": line 1 is not JSON."),
+        (f'{{"a": 1}}\n{{"a": "{SECRET}"}}', ", row 2, column `a`: is text; the rows before hold a number."),
+        (f'{{"a": {{"b": "{SECRET}"}}}}', ", column `a`: is a list or an object; text or numbers are needed."),
+        ('{"a": "x"}\n{"a": "\\ud800"}', ", row 2, column `a`: is half a surrogate pair, not text."),
+        (f'{{"a": {10**30}}}', ", column `a`: holds a whole number of more than 64 bits."),
     ],
 )
-def test_malformed_json_lines(write, text, message):
-    assert refused(write("a.jsonl", text)) == message
+def test_malformed_json_lines(write, text, problem):
+    assert refused(write("a.jsonl", text)) == "a.jsonl" + problem

@@ -150,7 +150,6 @@ def test_what_stands_is_read_as_written(store: Store, scheduled: Callable[..., S
     standing = standing_after(None, {"a": "1"}, store, "one")
     file = write_standing(store, "nightly", "20260301", standing)
     read = read_standing(store, "nightly", file)
-    assert read is not None
     assert read.equals(standing)
     assert read_standing(store, "nightly", None) is None
     with pytest.raises(StoreError, match=r"has no other\.parquet"):

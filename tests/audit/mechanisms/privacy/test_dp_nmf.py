@@ -19,11 +19,14 @@ def parties(seed: int = 0, scale: float = 1.0) -> tuple[sp.csr_array, ...]:
     return sp.csr_array(scale * X[:25]), sp.csr_array(scale * X[25:])
 
 
-def test_without_clipping_and_noise_it_is_pd_nmf() -> None:
-    class Silent(DPNMF):
-        def deviation(self, features: int) -> float:
-            return 0.0
+class Silent(DPNMF):
+    """Adds no noise."""
 
+    def deviation(self, features: int) -> float:
+        return 0.0
+
+
+def test_without_clipping_and_noise_it_is_pd_nmf() -> None:
     data = parties()
     mechanism = Silent(rank=3, sweeps=6, row_bound=1e6, contribution=1e9)
     found = mechanism.transcribe(Database(data), Announcer((0, 1), "fast", np.random.default_rng(0)))
@@ -34,11 +37,6 @@ def test_without_clipping_and_noise_it_is_pd_nmf() -> None:
 
 def test_of_ratings_every_feature_has_sums_of_its_own() -> None:
     """Against the formulas on dense arrays, feature by feature, over the records that have rated it."""
-
-    class Silent(DPNMF):
-        def deviation(self, features: int) -> float:
-            return 0.0
-
     rng = np.random.default_rng(3)
     X = np.where(rng.random((9, 6)) < 0.6, rng.integers(1, 6, (9, 6)), 0).astype(float)
     X[:, 0], mechanism = 3.0, Silent(rank=2, sweeps=3, row_bound=1e6, contribution=4.0, weighted=True)

@@ -230,7 +230,6 @@ def test_topics_that_leave_everybody_where_they_were_say_nothing_and_others_what
     dense = texts()
     pool = Pool(sp.csr_array(dense), 0.5, mechanism=PDNMF(rank=2, opens="final"))
     picture = expected_topics(pool, 2)
-    assert picture is not None
     assert not picture.sums(picture.topics).any()
     other = picture.topics * np.random.default_rng(0).uniform(0.8, 1.2, size=(2, 40))
     other[0, np.flatnonzero(picture.topics[0])[:5]] = 0.0  # at its bound one time: that is learnt from
@@ -249,7 +248,6 @@ def test_what_others_hold_is_expected_too() -> None:
     nmf = PDNMF(rank=2, opens="final")
     pool = Pool(sp.csr_array(dense), 0.5, sp.csr_array(held), nmf)
     picture = expected_topics(pool, 2)
-    assert picture is not None
     both = Database((sp.csr_array(dense[::2]), sp.csr_array(held)))
     np.testing.assert_allclose(picture.topics, nmf.run(both, np.random.default_rng(0))["T"])
 
