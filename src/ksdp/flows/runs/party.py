@@ -520,7 +520,7 @@ _MEASURED = (
 )
 _OUTSIDER = (
     "rests on noise of which each party of a run knows its own part: audit and sign with `mechanism.colluders` 1 "
-    "or more."
+    "or more, or with a mechanism that has it."
 )
 _POOLED = (
     "is of a coalition that was audited as one party. In this run, several parties could put together what nobody "
