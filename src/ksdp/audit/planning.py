@@ -99,11 +99,8 @@ def make_plan(opened: Opened) -> Plan:
 
 def _check_told_rows(spec: Spec, holdings: Holdings, mechanism: Mechanism) -> None:
     """Refuse groups of unequal sizes where a run says how many documents enter, which no statistic reads."""
-    starts = holdings.units.starts
-    if starts is None or not traits_of(mechanism).tells_rows or spec.proved_by_draw:
-        return
-    sizes = np.diff(starts)
-    if sizes.min() < sizes.max():
+    sizes = holdings.units.sizes
+    if sizes.min() < sizes.max() and traits_of(mechanism).tells_rows and not spec.proved_by_draw:
         raise SpecError(
             f"a run of {mechanism.name} says how many documents enter, and groups have {sizes.min()} to "
             f"{sizes.max()} of them: that tells who is in. Give every group as many documents, or one that is "

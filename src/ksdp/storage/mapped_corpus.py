@@ -33,11 +33,11 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
 
     Of two corpora with equal numbers, what is said of either is stored of both.
     """
-    there = open_corpus(folder) if checksums_hold(folder / name for name in CORPUS_FILES) else None
-    from_rows, numbered = corpus.from_rows, corpus.numbered
-    if there is not None:
-        from_rows, numbered = there.from_rows or from_rows, there.numbered or numbered
-        if (from_rows, numbered) == (there.from_rows, there.numbered):
+    said = {"from_rows": corpus.from_rows, "numbered": corpus.numbered}
+    if checksums_hold(folder / name for name in CORPUS_FILES):
+        there = json.loads(read_stored(folder / "corpus.json"))
+        said = {name: there.get(name) or value for name, value in said.items()}
+        if said.items() <= there.items():
             return
     for part in _PARTS:
         array = getattr(corpus.matrix, part)
@@ -53,13 +53,7 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
         if column is not None:
             columns[name] = [str(entry) for entry in column]
     write_table_with_checksum(folder / "ids.parquet", pa.table(columns))
-    header = {
-        "hash": corpus.hash,
-        "shape": list(corpus.matrix.shape),
-        "left_out": list(corpus.left_out),
-        "from_rows": from_rows,
-        "numbered": numbered,
-    }
+    header = {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)} | said
     write_json_with_checksum(folder / "corpus.json", header)
 
 

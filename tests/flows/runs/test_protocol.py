@@ -233,7 +233,7 @@ def test_run_checks_the_file_and_says_who_is_there(three: Organisations) -> None
 
 
 def test_a_clearance_measured_among_others_documents_needs_so_many_of_them(three: Organisations) -> None:
-    """Nobody sees how many documents others enter: the file says how many at least, and each keeps to it."""
+    """The protocol file states the least number of documents of each party, and every party checks its own."""
     protocol = three.protocol()
     said = protocol.read_text()
 

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
+from ksdp.audit.mechanisms.recorded import own_parts
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, mechanism_of
@@ -142,7 +143,8 @@ def _finished_before(prepared: Prepared) -> Summary | None:
         complete = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
         if not all(complete):
             return None
-        repeat_runs(prepared.ref)  # of own code: the key holds its folder, and what it imports may be elsewhere
+        if own_parts(prepared.plan.mechanism):  # the key holds its folder, and what it imports may be elsewhere
+            repeat_runs(prepared.ref)
     except InvalidAudit:
         return None
     except StoreError as error:

@@ -461,8 +461,8 @@ def enter_documents(
     store = reviews_of(reviews)
     out = {} if store is None else exclusions(store, loaded, named.source.path)
     entering = restrict(entering, np.flatnonzero([name not in out for name in entering.ids.tolist()]))
-    elsewhere = {*loaded.ids.tolist(), *loaded.left_out} - {*own.ids.tolist()}
-    here = own.ids.tolist()
+    here = {*own.ids.tolist()}
+    elsewhere = {*loaded.ids.tolist(), *loaded.left_out} - here
     named_out = (exclusion_row(n, e, n not in here) for n, e in out.items() if n not in elsewhere)
     excluded = tuple(f"{row['document']} {excluded_words(row)}" for row in named_out)
     if not len(entering):

@@ -101,16 +101,20 @@ def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
 def stamps_of(source: SourceFile) -> list[tuple[int, int, int]]:
     """Numbers that change once a file of a corpus is replaced or written."""
     spec = source.spec
-    beside = [spec.labels, spec.vocabulary, *(getattr(spec.levers, name) for name in LEVER_FILES)]
-    paths = [path for path in (source.path, *map(Path, filter(None, beside))) if path.exists()]
+    beside = filter(None, [spec.labels, *_column_files(spec).values()])
+    paths = [path for path in (source.path, *map(Path, beside)) if path.exists()]
     return [(at.st_ino, at.st_size, at.st_mtime_ns) for at in map(Path.stat, paths)]
 
 
 def columns_digest(spec: CorpusSpec) -> str | None:
     """A hash of the files that say which columns rows have: those of levers, and the vocabulary."""
-    named = {name: getattr(spec.levers, name) for name in LEVER_FILES} | {"vocabulary": spec.vocabulary}
-    there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in named.items() if file}
+    files = _column_files(spec).items()
+    there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in files if file}
     return content_key(there) if there else None
+
+
+def _column_files(spec: CorpusSpec) -> dict[str, str | None]:
+    return {name: getattr(spec.levers, name) for name in LEVER_FILES} | {"vocabulary": spec.vocabulary}
 
 
 def _digests(labels: Labels, contents: Iterable[bytes], key: bytes) -> dict[str, str]:
