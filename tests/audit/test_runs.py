@@ -1,9 +1,12 @@
 """Blocks of values: the same from the store as from sampling, controls in place, faults named."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.stats import norm
 
 from ksdp.audit.contract import Observables, Release
@@ -12,9 +15,11 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.opened import Opened
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import mechanism_names
 from ksdp.audit.runs import as_stored, measure, run_observables, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.statistics.simulated import unlearnt
 from ksdp.audit.testing import compare_arms, judge_controls
 
 
@@ -129,3 +134,27 @@ def test_no_zero_is_stored_with_a_sign(corpus: Corpus) -> None:
     stored = as_stored(plan, seen, 0, 0)
     assert stored.keys() == seen.keys()
     assert not any(np.signbit(array).any() for array in stored.values())
+
+
+NUMBERS = Path(__file__).with_name("numbers.json")
+"""Sums of what runs and statistics gave, by version: stored ones are used again while the version is the same."""
+AUDITED = [(name, "shared") for name in mechanism_names()] + [("pd-svd", "balanced"), ("pd-svd", "literal")]
+
+
+@pytest.mark.parametrize(("name", "kind"), AUDITED)
+def test_who_changes_what_a_run_or_a_statistic_computes_raises_its_version(name: str, kind: str) -> None:
+    rows = np.random.default_rng(4).poisson(0.6, (30, 24)).astype(float)
+    corpus = Corpus(sp.csr_array(np.minimum(rows, 1)), np.arange(30).astype(str))
+    documents = {"kind": kind} | ({} if kind == "shared" else {"documents": 6})
+    design = {"party_size": 10, "with_runs": 8} | documents
+    plan = plan_of(corpus, mechanism={"name": name}, design=design, store={"precision": "float64"})
+    block, statistics = Block(0, 0, 3), unlearnt(plan.statistics)
+    runs = list(sample(plan, block))
+    sums = {array: float(sum(np.abs(run[array]).sum() for run in runs)) for array in runs[0]}
+    of_run = f"{name} {plan.mechanism.version}, {kind} {plan.runs_identity['format']}"
+    values = measure(plan, block, runs, statistics).values
+    found = {f"{of_run}: {array}": total for array, total in sums.items()} | {
+        f"{of_run}: {s.name} {s.version}": float(np.abs(values[s.name]).sum()) for s in statistics
+    }
+    known = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    assert {of: known.get(of) for of in found} == pytest.approx(found, rel=1e-3), f"raise the version: {found}"

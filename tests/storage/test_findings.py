@@ -25,6 +25,7 @@ from ksdp.storage.findings import (
     read_curves,
     read_document,
     read_spec,
+    read_strength,
     read_verdicts,
     write_curves,
     write_effects,
@@ -45,10 +46,12 @@ def test_findings_of_a_document(tmp_path: Path) -> None:
     ids = np.array(list("abcde"))
     known = {"knows_all": np.ones(5)}
     write_summary(tmp_path, example())
+    write_json_with_checksum(tmp_path / "power.json", {})
     write_findings(tmp_path, ids, [("one", 1), ("two", 3)], tests, decisions, np.full(5, 0.2), known)
     assert read_verdicts(tmp_path)["document"].to_pylist() == list("abcde")
     with pytest.raises(StoreError, match=r"audit\.json .* is not what was written"):
         read_summary(tmp_path)  # of the tables before: whoever was killed here has none
+    assert read_strength(tmp_path) is None, "and planted leaks were measured with these"
     held, free = rng.normal(2, 1, 40), rng.normal(size=90)
     effect = measure_effect(2, "one", Attack(1.0, above=True), held, free, 0.05)
     write_effects(tmp_path, ids, [effect])

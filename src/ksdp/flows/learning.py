@@ -401,8 +401,9 @@ def advise_spec(
         content["missed"] = str(nearest)
     if candidate is not None and best is not None and search.summary is not None:
         write_advised_spec(write, _tables(candidate), f"Recommended by `ksdp advise`, {name}.")
-        content |= {"advised": candidate.hash, "spec": str(write), "audit": search.summary.audit}
-        write_gain(opened, candidate, search.summary.corpus, search.gain.to_json())
+        audit, corpus = search.summary.audit, search.summary.corpus
+        content |= {"advised": candidate.hash, "advised_corpus": corpus, "spec": str(write), "audit": audit}
+        write_gain(opened, candidate, corpus, search.gain.to_json())
         runnable = search.advice.tried[best].cannot_run is None
         content["commands"] = next_commands(write, store, runnable=runnable, here=not at_urls(candidate.corpus))
     write_advice(opened, name, content)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ksdp.audit.errors import DamagedFile, KsdpError, StoreError
+from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.clearance import Clearance
 from ksdp.audit.specs.content_keys import content_key
@@ -184,16 +184,11 @@ def _of_blocks(store: Store) -> Iterator[Damage]:
 
 def _folders(store: Store, summary: Summary) -> set[str]:
     """The folders of runs that an audit rests on: those of its looks, and the fresh ones."""
-    folders = {"/".join(Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
-    for path in [store.root / folder / "identity.json" for folder in sorted(folders)]:
-        if path.is_file():
-            try:
-                identity = json.loads(read_stored(path))
-                fresh = identity | {"seed": fresh_seed(identity["seed"])}
-            except (ValueError, TypeError, KeyError) as error:
-                raise DamagedFile(f"{path.relative_to(store.root)} is damaged; {REPAIR}.") from error
-            folders.add(f"runs/{content_key(fresh)}")
-    return folders
+    names = {Path(stage.values).parts[1] for stage in summary.provenance.stages}
+    for identity in map(store.identity, sorted(names)):
+        if identity:
+            names.add(content_key(identity | {"seed": fresh_seed(identity["seed"])}))
+    return {f"runs/{name}" for name in names}
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,8 @@ def write_findings(
         "runs_to_decide": decisions.runs_to_decide,
     } | {name: _or_none(advantages.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     drop_checksum(folder / "audit.json")  # of an earlier version of the tables, until it is written again
+    drop_checksum(folder / _STRENGTH)
+    (folder / _STRENGTH).unlink(missing_ok=True)
     tables = [VERDICTS.of(verdicts)]
     if absent is not None:
         tables.append(VERDICTS.of(_absent_columns(*absent, verdicts["knows_all"])))

@@ -101,7 +101,7 @@ def learning_of(store: Store, spec: Spec, corpus: str) -> GainAndAdvice:
         (store.root / "advice").glob("*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True
     )
     for advice in map(_read, written):
-        if advice.get("advised") == spec.hash:
+        if advice.get("advised") == spec.hash and advice.get("advised_corpus") == corpus:
             return GainAndAdvice(gain, advice, True, outlook)
         if advice.get("asked") == spec.hash and advice.get("corpus") == corpus:
             return GainAndAdvice(gain, advice, False, outlook)

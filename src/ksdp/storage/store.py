@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import ClearanceError as ClearanceError
+from ksdp.audit.errors import DamagedFile
 from ksdp.audit.errors import InputError as InputError
 from ksdp.audit.errors import InvalidAudit as InvalidAudit
 from ksdp.audit.errors import KsdpError as KsdpError
@@ -237,6 +238,19 @@ class Store:
         if not identity_file.is_file():
             write_json(identity_file, dict(identity))
         return self.blocks / "runs" / name
+
+    def identity(self, runs_folder: str) -> dict[str, Any]:
+        """Everything that the runs of a folder depend on; empty if they were removed."""
+        path = self.root / "runs" / runs_folder / "identity.json"
+        if not path.is_file():
+            return {}
+        try:
+            identity: dict[str, Any] = json.loads(read_stored(path))
+            if content_key(identity) != runs_folder:
+                raise ValueError("another name")
+        except (ValueError, TypeError) as error:
+            raise DamagedFile(f"{path.relative_to(self.root)} is damaged; delete it and audit again.") from error
+        return identity
 
     def relative(self, place: Place) -> str:
         """The name of a folder of blocks, to be found again below `blocks`."""

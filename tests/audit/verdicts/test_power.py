@@ -27,9 +27,6 @@ def test_the_fewest_runs_are_enough_and_fewer_are_not() -> None:
 def test_what_makes_it_harder(n: int, power: float, documents: int, statistics: int) -> None:
     """Shares of documents are rounded, which of fewer than 30 weighs more than what twice as many cost."""
     base = minimal_detectable(n, 2 * n, documents, statistics, BY, power)
-    event = minimal_detectable(n, 2 * n, documents, statistics, BY, power, leak="event")
-    if power >= 0.5:
-        assert event >= base - 1e-4
     assert minimal_detectable(n, 2 * n, 2 * documents, statistics, BY, power) >= base - 1e-4
     assert minimal_detectable(n, 2 * n, documents, statistics, HOLM, power) <= base + 1e-4
     margin, of_more = (smallest_margin(n, 2 * n, k * documents, statistics, BY, power) for k in (1, 2))
@@ -56,8 +53,3 @@ def test_refusals(arguments: dict, message: str) -> None:
     usual = {"share": 0.5, "margin": 0.2, "documents": 10, "statistics": 2, "rule": BY}
     with pytest.raises(ValueError, match=re.escape(message)):
         runs_for_margin(**(usual | arguments))
-
-
-def test_a_leak_is_a_shift_or_an_event() -> None:
-    with pytest.raises(ValueError, match=r"`leak` must be shift or event; got 'drip'\."):
-        minimal_detectable(60, 180, 20, 2, BY, leak="drip")  # type: ignore[arg-type]

@@ -104,6 +104,7 @@ def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch
     assert not asked.recommended
     told = learning_of(store, advised, open_spec(advised, base).corpus.hash)
     assert told.recommended
+    assert learning_of(store, advised, "another corpus").advice is None
     assert told.gain["measures"][0]["gain"] == checked["gain"]
 
     # The audit is in the store: nothing is run again, by advice or by what it says to type.

@@ -62,6 +62,16 @@ def test_a_refutation_is_shown_before_more_runs_and_more_runs_before_newer_ones(
     assert shown.finding.refuted
 
 
+def test_a_claim_of_own_code_is_shown_beside_audits_of_this_code(store: Store, refuted: ClaimFinding) -> None:
+    put(store, replace(INPUTS, own={"mine": "1"}), refuted)
+    runs = [store.runs({"code": {"mine": text}}) for text in ("1", "2")]
+    audits = [replace(SUMMARY, provenance=replace(SUMMARY.provenance, runs_folder=path.name)) for path in runs]
+    assert [shown_claim(store, audit) is not None for audit in (SUMMARY, *audits)] == [False, True, False]
+    (store.root / "runs" / runs[0].name / "identity.json").write_text('{"code": {}}')
+    with pytest.raises(StoreError, match="identity"):
+        shown_claim(store, audits[0])
+
+
 def test_what_really_runs_is_shown_before_what_was_simulated(store: Store, refuted: ClaimFinding) -> None:
     kept = replace(refuted, measured_low=0.1)
     vetted = replace(INPUTS, parameters=parameters_of(as_it_runs(MECHANISM)))

@@ -6,11 +6,10 @@ are forecast for one document:
 
 - *detection*: the document is the only one that leaks, and leaks through one statistic, so its p must reach
   `strictest_distance_log10_p` (other leaking documents only make it easier). The distance that gives this p
-  is exact. How often it is reached depends on more than the advantage: a shift shows at many thresholds at
-  once, and the
-  largest of many differences is what is measured; an event (a statistic of two values) shows at one threshold
-  only and is the worst case. `leak` chooses; an event needs up to twice the runs of a shift where few tests are
-  made, 1.3 times where there are many.
+  is exact. How often it is reached depends on more than the advantage. The forecast is of the leak that is found
+  least often: an event (a statistic of two values), which shows at one threshold only. By the normal approximation
+  of a difference of two binomial shares, the event is as unlucky as the advantage allows. A shift, which shows at
+  many thresholds at once, needs down to half the runs where few tests are made, and 3 in 4 where there are many.
 - *clearance*: no document gives anything away, D has its exact null law, and the statistics are joined by the
   union bound: exact for one statistic, slightly conservative for several. What D must stay below is the margin
   less a normal quantile of the largest spread of a difference of two shares (`clearing_gap`). As all documents are
@@ -19,21 +18,6 @@ are forecast for one document:
 Forecasts hold the arms at their expected sizes.
 
 How far apart a document's arms must be measured for each verdict, and how many runs would bring it there.
-
-Power of the two-sample Kolmogorov-Smirnov test: its critical distance, and how often that is reached.
-
-Two alternatives of true distance D are known here.
-
-- *A shift*: two normals of equal variance. The chance that the difference of the two empirical distribution
-  functions crosses the critical distance is computed for the Gaussian process that has the same means, the same
-  variances and the same covariances of neighbours at 63 thresholds, crossed between neighbours as a Brownian
-  bridge is (one numerical integration a threshold). Within 0.03 of simulation for arms of 50 runs and more.
-- *An event*: a statistic of two values. The difference shows at one threshold only, and no pair of distributions
-  of the same D is found less often. By the normal approximation of a difference of two binomial shares, the
-  event as unlucky as D allows.
-
-References: Hodges (1958), https://doi.org/10.1007/BF02589501 (the law); Wang & Potzelberger (1997),
-https://doi.org/10.2307/3215174 (crossing between neighbours).
 """
 
 from __future__ import annotations
@@ -42,10 +26,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtr, ndtri
 
 from ksdp.audit.numeric.array_types import Floats, Ints
@@ -56,8 +38,6 @@ from ksdp.audit.verdicts.margins import LIKELY, SIDES, spread
 from ksdp.audit.verdicts.multiplicity import CLEARING, TAIL_SHARE, strictest_distance_log10_p, strictest_log10_p
 
 _LN10 = math.log(10)
-_TIMES = 64
-_STATES = 192
 # Above this, exact and asymptotic critical distances differ by less than 0.5 %, and the exact one costs seconds.
 _EXACT_ARM = 1500
 
@@ -103,37 +83,8 @@ def critical_distance(n_with: int, n_without: int, wanted_log10_p: float) -> flo
     return first_true(enough, centre, pairs // step) * step / pairs
 
 
-@lru_cache(maxsize=4096)
-def continuous_critical(n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """The distance that a continuous process crosses as rarely as the exact test rejects; inf if it never does.
-
-    The asymptotic law at the p that is attained, which discreteness keeps below the wanted one.
-    """
-    exact = critical_distance(n_with, n_without, wanted_log10_p)
-    m, n = min(n_with, n_without), max(n_with, n_without)
-    if not math.isfinite(exact) or m > _EXACT_ARM:
-        return exact
-    attained = float(log10_p(np.array([round(exact * m * n)]), np.array([m]), np.array([n]))[0])
-    return math.sqrt((math.log(2) - attained * _LN10) * (m + n) / (2 * m * n))
-
-
-@lru_cache(maxsize=4096)
-def shift_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """P(exact log10 p <= the wanted one) where the arms are normals of equal variance at distance `advantage`."""
-    critical = continuous_critical(n_with, n_without, wanted_log10_p)
-    if not math.isfinite(critical):
-        return 0.0
-    half = float(ndtri((1 + advantage) / 2))
-    # Steps of about equal probability under the two normals together.
-    times = ndtri(np.arange(1, _TIMES) / _TIMES) * math.sqrt(1 + half**2)
-    return float(_crossing(ndtr(times + half), ndtr(times - half), critical, n_with, n_without))
-
-
 def event_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: float) -> float:
-    """P(exact log10 p <= the wanted one) where one event tells the arms apart, as unlucky as `advantage` allows.
-
-    Parameters are those of `shift_power`.
-    """
+    """P(exact log10 p <= the wanted one) where one event tells the arms apart, as unlucky as can be."""
     critical = critical_distance(n_with, n_without, wanted_log10_p)
     if not math.isfinite(critical):
         return 0.0
@@ -143,44 +94,6 @@ def event_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: f
     other = rarer * (1 - rarer) / n_without + often * (1 - often) / n_with
     spread = np.sqrt(np.maximum(np.concatenate([variance, other]), 1e-300))
     return float(ndtr((advantage - critical) / spread).min())
-
-
-@njit(cache=True, nogil=True)
-def _crossing(upper: Floats, lower: Floats, critical: float, m: int, n: int) -> float:
-    """P(sup_t (G_n - F_m)(t) >= critical), G = upper and F = lower at increasing t; starts and ends at 0."""
-    spread = math.sqrt(0.25 / m + 0.25 / n)
-    floor = -6.0 * spread
-    if critical <= floor:
-        return 1.0
-    width = (critical - floor) / _STATES
-    density, after = np.zeros(_STATES), np.zeros(_STATES)
-    g0 = f0 = mean0 = variance0 = 0.0
-    for k in range(len(upper)):
-        g1, f1 = upper[k], lower[k]
-        mean1 = g1 - f1
-        variance1 = f1 * (1 - f1) / m + g1 * (1 - g1) / n
-        shared = f0 * (1 - f1) / m + g0 * (1 - g1) / n
-        slope = shared / variance0 if variance0 > 0 else 0.0
-        rest = max(variance1 - slope * shared, 1e-300)
-        travelled = (f1 - f0) * (1 - (f1 - f0)) / m + (g1 - g0) * (1 - (g1 - g0)) / n
-        scale = width / math.sqrt(2 * math.pi * rest)
-        reach = 7.0 * math.sqrt(rest)
-        after[:] = 0.0
-        for i in range(_STATES if k else 1):
-            x = floor + (i + 0.5) * width if k else 0.0
-            mass = density[i] if k else 1.0
-            if mass < 1e-14:
-                continue
-            centre = mean1 + slope * (x - mean0)
-            first = max(0, int((centre - reach - floor) / width))
-            last = min(_STATES, int((centre + reach - floor) / width) + 1)
-            for j in range(first, last):
-                y = floor + (j + 0.5) * width
-                stays = 1.0 - math.exp(-2.0 * (critical - x) * (critical - y) / travelled)
-                after[j] += mass * stays * scale * math.exp(-0.5 * (y - centre) ** 2 / rest)
-        density, after = after, density
-        g0, f0, mean0, variance0 = g1, f1, mean1, variance1
-    return 1.0 - min(float(density.sum()), 1.0)
 
 
 def detectable_distance(
@@ -284,29 +197,21 @@ def least_over(n_with: Ints, n_without: Ints, wanted: float) -> Floats:
     return np.asarray(np.sqrt(2 * depth) * spread(n_with, n_without))
 
 
-Leak = Literal["shift", "event"]
-
 _MOST_RUNS = 10**9
 
 
 def minimal_detectable(
-    n_with: int,
-    n_without: int,
-    documents: int,
-    statistics: int,
-    rule: DecisionSpec,
-    power: float = 0.8,
-    leak: Leak = "shift",
+    n_with: int, n_without: int, documents: int, statistics: int, rule: DecisionSpec, power: float = 0.8
 ) -> float:
-    """Return the true advantage detected with probability `power`; inf if the arms give no p so small."""
+    """Return the advantage at which any leak is detected with probability `power`; inf if none is."""
     _check(documents=documents, statistics=statistics, power=power)
     wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.error)
     low, high = 0.0, 1 - 1e-9
-    if _power(high, n_with, n_without, wanted, leak) < power:
+    if event_power(high, n_with, n_without, wanted) < power:
         return math.inf
     while high - low > 1e-5:
         middle = (low + high) / 2
-        if _power(middle, n_with, n_without, wanted, leak) >= power:
+        if event_power(middle, n_with, n_without, wanted) >= power:
             high = middle
         else:
             low = middle
@@ -386,10 +291,3 @@ def _fewest_runs(share: float, enough: Callable[[int, int], bool], distance: flo
             raise ValueError(f"a distance of {distance:g} needs more than {_MOST_RUNS:,} runs.")
         high = min(2 * high, _MOST_RUNS)
     return first_true(at, high, high)
-
-
-def _power(advantage: float, n_with: int, n_without: int, wanted_log10_p: float, leak: Leak) -> float:
-    if leak not in ("shift", "event"):
-        raise ValueError(f"`leak` must be shift or event; got {leak!r}.")
-    power = shift_power if leak == "shift" else event_power
-    return power(advantage, n_with, n_without, wanted_log10_p)

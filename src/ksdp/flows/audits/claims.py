@@ -16,7 +16,6 @@ from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.runs import database_of, measure, run_observables
-from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.design import Block
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.effects import OneRun, one_run
@@ -49,17 +48,16 @@ def run_claim(
     check_runs(runs, confidence)
     mechanism.neighbours()  # refused before a store is made for it
     opened = Store.open(store)
-    inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence)
     own = own_code(spec.mechanism.model_dump(mode="json"), [made])
-    code = content_key({"ours": code_hash(), "own": own}) if own else code_hash()
-    claim = read_claim(opened, inputs, code)
+    inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence, own)
+    claim = read_claim(opened, inputs, code_hash())
     if claim is not None:
         return AuditedClaim(claim.finding, claim.finished, True, inputs.path(opened))
     current().stage("claim", 2 * runs)
     rng = np.random.default_rng(spec.seed)  # which no audit of documents uses
     finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
     finished = clock().isoformat(timespec="seconds")
-    path = write_claim(opened, StoredClaim(inputs, finding, finished, versions() | {"code": code}))
+    path = write_claim(opened, StoredClaim(inputs, finding, finished, versions()))
     return AuditedClaim(finding, finished, False, path)
 
 

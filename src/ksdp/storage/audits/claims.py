@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ClaimInputs:
-    """Everything that the audit of a claim depends on, but for the code."""
+    """Everything that the audit of a claim depends on, but for ksdp's code."""
 
     mechanism: str
     version: int
@@ -30,6 +30,8 @@ class ClaimInputs:
     seed: int
     runs: int
     confidence: float
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of somebody's own code by module."""
 
     def path(self, store: Store) -> Path:
         """Where the finding is, or would be."""
@@ -85,13 +87,14 @@ def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | No
 
 
 def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:
-    """Return the claim to show beside an audit's mechanism: the same one with the same parameters."""
-    wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters))
+    """Return the claim to show beside an audit's mechanism: the same code with the same parameters."""
+    own = store.identity(summary.provenance.runs_folder).get("code", {})
+    wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters), own)
     mine = []
     for path in sorted((store.root / "claims").glob("*.json")):
         claim = _read(path)
         inputs = claim.inputs
-        if (inputs.mechanism, inputs.version, _unsampled(inputs.parameters)) == wanted:
+        if (inputs.mechanism, inputs.version, _unsampled(inputs.parameters), inputs.own) == wanted:
             mine.append(claim)
     return max(mine, key=_standing, default=None)
 
