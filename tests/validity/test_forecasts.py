@@ -10,7 +10,7 @@ from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ks_distances, ks_table
 from ksdp.audit.verdicts.margins import largest_log10_tail
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
-from ksdp.audit.verdicts.power import _clearing_level, minimal_detectable, runs_for_margin
+from ksdp.audit.verdicts.power import _clearing_level, first_true, minimal_detectable, runs_for_margin
 
 pytestmark = pytest.mark.validity
 
@@ -32,17 +32,6 @@ def runs_needed(rates: list[tuple[int, float]], power: float) -> float:
     return float(((ndtri(power) - start) / slope) ** 2)
 
 
-def runs_detecting(share: float, advantage: float, documents: int, statistics: int) -> int:
-    """The fewest runs whose smallest detectable advantage is no larger, to one in 500."""
-    low, high = 8, 10**6
-    while high - low > high // 500 + 1:
-        runs = (low + high) // 2
-        held = round(share * runs)
-        found = minimal_detectable(held, runs - held, documents, statistics, RULE)
-        low, high = (low, runs) if found <= advantage else (runs, high)
-    return high
-
-
 @pytest.mark.parametrize(
     ("share", "advantage", "documents", "statistics"),
     [(0.5, 0.2, 1, 1), (0.3, 0.3, 1000, 8), (0.1, 0.4, 17706, 8)],
@@ -52,7 +41,12 @@ def test_runs_that_detect_the_hardest_leak(
 ) -> None:
     """An event with the chances (1 + D) / 2 and (1 - D) / 2."""
     rng = np.random.default_rng(33)
-    forecast = runs_detecting(share, advantage, documents, statistics)
+
+    def enough(runs: int) -> bool:
+        arms = round(share * runs), runs - round(share * runs)
+        return minimal_detectable(*arms, documents, statistics, RULE) <= advantage
+
+    forecast = first_true(enough, 500, 10**6)
     bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.error)
     rates = []
     for factor in (0.85, 0.95, 1.05, 1.15):

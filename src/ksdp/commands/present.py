@@ -130,7 +130,7 @@ def _claim(result: AuditResult) -> Iterator[str]:
     if promise.kind != "(epsilon, delta)":
         return
     epsilon = "by the sizes" if promise.epsilon is None else f"{promise.epsilon:g}"
-    low = f"{fresh.largest_epsilon_low:.2f}" if fresh else "none: no fresh runs"
+    low = f"{fresh.epsilon_low:.2f}" if fresh else "none: no fresh runs"
     yield (
         f"claims  epsilon {epsilon}, delta {promise.delta:g}{'' if promise.sound else ' (UNSOUND)'}; noise "
         f"{promise.sampler.name if promise.sampler else 'none'}; proved on fresh runs, at delta 0: {low}"

@@ -12,7 +12,7 @@ from ksdp.dashboards.audits.sentences import layers, precise
 
 from ...summaries import SPEC, example
 
-FRESH = FreshSummary(60, 2, 30, 2, 0.4, 0.6, 0.45, 1.2, 0.25, None)
+FRESH = FreshSummary(60, 2, 30, 2, 0.4, 0.45, 0.6, 1.2, 0.25, None)
 DECLARED = SPEC.model_copy(update={"declared": DeclaredSpec(prior=0.1, people=50)})
 
 
@@ -47,7 +47,7 @@ def test_layers_stay_apart() -> None:
     assert plain.risk.measured == declared.risk.measured
     assert plain.risk.combined is None
     combined = declared.risk.combined
-    assert combined.largest == pytest.approx(0.1 / (0.1 + 0.9 * 0.4))
+    assert combined.proved == pytest.approx(0.1 / (0.1 + 0.9 * 0.4))
     assert (combined.at_margin, combined.at_margin_fpr_01) == pytest.approx((0.92, 0.1 * 0.21 / (0.021 + 0.009)))
     assert combined.median_at_fpr_01 == pytest.approx(0.025 / (0.025 + 0.009))
     assert combined.exposed == pytest.approx(10.0)
@@ -59,7 +59,7 @@ def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
     assert precise(replace(example(fresh=FRESH, spec=DECLARED), valid=False)) == []
     first, second, third = precise(example(fresh=FRESH, spec=DECLARED))
     assert "is right more than 92 % of the time" in first
-    assert "right at least 21.7 % for the most exposed document" in second
+    assert "right at least 21.7 % for the document that the first runs showed most" in second
     assert "with 1 % false alarms, 73.5 % for half of the detected. That is no upper limit" in second
     assert third.startswith("Of 50 people, about 10 are exposed")
     assert len(precise(example(spec=DECLARED))) == 2

@@ -17,6 +17,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import CANARY, SHIFT
+from ksdp.audit.verdicts.effects import Attack, measure_effect
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import after_look
 from ksdp.audit.verdicts.verdict import Verdict
@@ -86,6 +87,16 @@ def test_chance_is_kolmogorovs_law(n: int, m: int) -> None:
     spread = math.sqrt(1 / max(n, 1) + 1 / max(m, 1))
     assert found.median_D == pytest.approx(min(kstwobign.ppf(0.5) * spread, 1), rel=1e-4)
     assert found.most_D == pytest.approx(min(kstwobign.ppf(0.95) * spread, 1), rel=1e-4)
+
+
+def test_the_document_that_fresh_runs_speak_of_is_chosen_by_the_first_ones(tested: Tested) -> None:
+    rows = np.argsort(-tested.interim.tests.distance.max(axis=1))[:3]
+    attack, arms = Attack(1.0, above=True), np.random.default_rng(2).normal([[2], [0]], 1, (3, 2, 90))
+    measured = zip(tested.plan.audited[rows[::-1]].tolist(), arms, strict=True)
+    effects = [measure_effect(row, "one", attack, *pair, 0.05) for row, pair in measured]
+    fresh = summarise(tested, effects, COST, FILED).fresh
+    assert (fresh.advantage_low, fresh.epsilon_low) == (effects[2].advantage_low, effects[2].epsilon_low)
+    assert fresh.advantage_low < max(effect.advantage_low for effect in effects)
 
 
 def test_canaries_of_the_fresh_runs_void_the_audit_too(tested: Tested, summary: Summary) -> None:

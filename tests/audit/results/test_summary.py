@@ -37,7 +37,7 @@ def full() -> Summary:
         guarantee=GuaranteeSummary.from_json(HardtRoth(epsilon=0.5).guarantee.as_json()),
         announced=(AnnouncedArray("V", (3, 40)),),
         paper_alone=PaperAlone(("w-max",), 1, 0.25, 1e-7, 2),
-        fresh=FreshSummary(50, 1, 20, 1, 0.5, 0.25, 0.5, 1.25, 0.5, 0.25),
+        fresh=FreshSummary(50, 1, 20, 1, 0.5, 0.5, 0.25, 1.25, 0.5, 0.25),
         knows_all=1.0,
         damaged_blocks=("values/00-0000.parquet",),
         share=ShareSummary(5, 40, 0.05, 0.125, 0.75),

@@ -26,7 +26,7 @@ from ksdp.storage.audits.history import ProvedBy
 
 from ...summaries import example
 
-FRESH = FreshSummary(50, 1, 20, 1, 0.5, 0.25, 0.5, 1.25, 0.5, 0.25)
+FRESH = FreshSummary(50, 1, 20, 1, 0.5, 0.5, 0.25, 1.25, 0.5, 0.25)
 
 
 def claiming(mechanism: Any) -> Summary:
@@ -44,7 +44,7 @@ def test_a_claim_stands_beside_what_was_proved() -> None:
 def test_fresh_runs_break_no_promise_that_nobody_can_give() -> None:
     broken = replace(claiming(PDSVD()), fresh=FRESH)
     assert "epsilon below 1.25 (delta 0) would be false" in " ".join(fresh(broken))
-    none = replace(broken, fresh=replace(FRESH, largest_epsilon_low=0.0))
+    none = replace(broken, fresh=replace(FRESH, epsilon_low=0.0))
     assert "epsilon" not in " ".join(fresh(none))
 
 

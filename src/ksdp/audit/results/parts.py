@@ -159,9 +159,11 @@ class FreshSummary:
     n_with_median: int
     confirmed: int
     median_advantage: float
-    largest_advantage_low: float
     median_D: float
-    largest_epsilon_low: float
+    advantage_low: float
+    """Lower end for the document that the first runs showed most: their choice biases no fresh run."""
+    epsilon_low: float
+    """For the same document."""
     median_tpr_at_fpr_01: float | None
     """At 1 % false positives; None where no document had runs enough to measure it."""
     median_tpr_at_fpr_001: float | None

@@ -20,10 +20,10 @@ class MeasuredRisk:
     largest_mu: float | None
     margin: float
     margin_mu: float | None
-    largest_proved: float | None
-    """Advantage that fresh runs prove of one document by itself; this and the next two are None without them."""
+    proved: float | None
+    """Advantage that fresh runs prove of the document that the first runs showed most; None without fresh runs."""
     median: float | None
-    """Median over documents with a detected leak, on fresh runs."""
+    """Median over documents with a detected leak, on fresh runs; None without them."""
     median_tpr_at_fpr_01: float | None
     """Median true positive rate at 1 % false alarms; None also if the runs cannot measure it."""
 
@@ -36,8 +36,8 @@ class CombinedRisk:
     """At most this of the guesses whether a document took part, where the advantage is within the margin."""
     at_margin_fpr_01: float
     """At most this of the accusations there, if false alarms are 1 % or more; with fewer, nothing bounds it."""
-    largest: float | None
-    """At least this of the accusations of one document, by the best attack tried; no limit, like the next."""
+    proved: float | None
+    """At least this of the accusations of the document that `proved` is about; no limit, like the next."""
     median: float | None
     """At least this, of half of the documents with a detected leak."""
     median_at_fpr_01: float | None
@@ -65,11 +65,11 @@ def combined_risk(measured: MeasuredRisk, declared: DeclaredSpec, sensitive: flo
     """What follows for this share of sensitive documents; None where no prior is declared."""
     if (prior := declared.prior) is None:
         return None
-    proved, median, rate = measured.largest_proved, measured.median, measured.median_tpr_at_fpr_01
+    proved, median, rate = measured.proved, measured.median, measured.median_tpr_at_fpr_01
     return CombinedRisk(
         at_margin=most_right(prior, measured.margin),
         at_margin_fpr_01=precision(prior, min(measured.margin + 0.01, 1.0), 0.01),
-        largest=None if proved is None else least_precision(prior, max(proved, 0.0)),
+        proved=None if proved is None else least_precision(prior, max(proved, 0.0)),
         median=None if median is None else least_precision(prior, max(median, 0.0)),
         median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
         exposed=None if declared.people is None else declared.people * sensitive,

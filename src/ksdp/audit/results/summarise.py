@@ -297,15 +297,17 @@ def _fresh(tested: Tested, effects: Sequence[Effect]) -> parts.FreshSummary | No
     if not effects:
         return None
     level = tested.plan.spec.decision.level
+    first = dict(zip(tested.plan.audited, np.nan_to_num(tested.interim.tests.distance).max(axis=1), strict=True))
+    exposed = max(effects, key=lambda effect: first[effect.row])
     return parts.FreshSummary(
         runs=tested.plan.fresh_runs * tested.plan.design.lanes,
         documents=len(effects),
         n_with_median=int(np.median([e.n_with for e in effects])),
         confirmed=sum(e.advantage_low > 0 or e.log10_p <= math.log10(level) for e in effects),
         median_advantage=float(np.median([e.advantage for e in effects])),
-        largest_advantage_low=max(e.advantage_low for e in effects),
         median_D=float(np.median([e.distance for e in effects])),
-        largest_epsilon_low=max(e.epsilon_low for e in effects),
+        advantage_low=exposed.advantage_low,
+        epsilon_low=exposed.epsilon_low,
         median_tpr_at_fpr_01=_median([e.tpr_at_fpr_01 for e in effects]),
         median_tpr_at_fpr_001=_median([e.tpr_at_fpr_001 for e in effects]),
     )

@@ -161,7 +161,7 @@ def _risk_of(summary: Summary) -> Risk:
         largest_mu=gaussian_mu(summary.largest_distance),
         margin=margin,
         margin_mu=gaussian_mu(margin),
-        largest_proved=None if fresh is None else fresh.largest_advantage_low,
+        proved=None if fresh is None else fresh.advantage_low,
         median=None if fresh is None else fresh.median_advantage,
         median_tpr_at_fpr_01=None if fresh is None else fresh.median_tpr_at_fpr_01,
     )

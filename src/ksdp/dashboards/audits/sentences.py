@@ -197,8 +197,8 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
     fresh = summary.fresh
     if fresh:
         sentences.append(
-            f"Fresh runs of this audit prove at least {decimal(fresh.largest_epsilon_low)} (delta 0) for one "
-            "document, against an adversary who does not know the others."
+            f"Fresh runs of this audit prove at least {decimal(fresh.epsilon_low)} (delta 0) for the "
+            "document that its first runs showed most, against an adversary who does not know the others."
         )
     if guarantee.sampler:
         sentences.append(
@@ -555,7 +555,7 @@ def fresh(summary: Summary) -> list[str]:
         f"the {detected} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
         f"There the advantage of half of them is at least {decimal(check.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
-        _rarely_wrong(check.median_tpr_at_fpr_01) + _broken_promise(check.largest_epsilon_low, level),
+        _rarely_wrong(check.median_tpr_at_fpr_01) + _broken_promise(check.epsilon_low, level),
     ]
 
 
@@ -605,7 +605,10 @@ def precise(summary: Summary) -> list[str]:
         f"part, at most {percent(combined.at_margin_fpr_01)} of the accusations are right; without looking, "
         f"{percent(prior)}. Whoever accuses fewer may be right more often: no number here bounds that."
     ]
-    rates = (("for the most exposed document", combined.largest), ("for half of the detected", combined.median))
+    rates = (
+        ("for the document that the first runs showed most", combined.proved),
+        ("for half of the detected", combined.median),
+    )
     if reached := ", ".join(f"{percent(right)} {whom}" for whom, right in rates if right is not None):
         rare = combined.median_at_fpr_01
         rarely = "" if rare is None else f"; with 1 % false alarms, {percent(rare)} for half of the detected"
@@ -625,8 +628,8 @@ def _broken_promise(epsilon: float, level: float) -> str:
     if epsilon < 0.005:
         return ""
     return (
-        f" For the most exposed document, a promise of differential privacy with epsilon below {decimal(epsilon)} "
-        f"(delta 0) would be false, with a confidence of {percent(1 - level)} for that document by itself."
+        f" For the document that the first runs showed most, a promise of differential privacy with epsilon below "
+        f"{decimal(epsilon)} (delta 0) would be false, with a confidence of {percent(1 - level)}."
     )
 
 
