@@ -93,7 +93,7 @@ def test_where_noise_is_announced_round_by_round_the_likelihood_ratio_bounds_eve
 ) -> None:
     """Its mean over noise is the total variation: with one round, that of two normals, in closed form."""
     rounds = {"hardt-roth": {"iterations": 1}, "dp-nmf": {"sweeps": 1}}[name]
-    parameters = {"name": name, "rank": 1, "epsilon": 2.0, "delta": 0.01} | rounds
+    parameters = {"name": name, "rank": 1, "epsilon": 2.0, "delta": 0.01, "colluders": 1} | rounds
     tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": parameters, "certificate": {"pairs": 2}}
     plan = make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 20}}), corpus))
     base, other = (stacked(plan, np.arange(first, first + 30)) for first in (0, 1))
@@ -121,6 +121,7 @@ def test_what_cannot_be_certified_is_refused_before_anything_runs(corpus: Corpus
         ({"scale": 0.2, "mechanism": {"name": "fedpower", "rank": 2}}, "draws more than"),
         ({"scale": 0.2, "mechanism": {"name": "dp-nmf", "rank": 2, "sampler": "discrete"}}, "operating system"),
         ({"scale": 0.2, "mechanism": nmf}, "leaves out"),
+        ({"scale": 0.2, "mechanism": {"name": "dp-nmf", "rank": 2}}, "knows a part of the noise"),
     ):
         with pytest.raises(SpecError, match=message):
             plan_of(corpus, **(changes | asked))

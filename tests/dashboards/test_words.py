@@ -2,7 +2,7 @@
 
 import pytest
 
-from ksdp.dashboards.words import duration, label, p_value
+from ksdp.dashboards.words import at_most, duration, label, p_value
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,7 @@ def test_a_name_is_escaped_cut_and_kept_in_its_direction() -> None:
     assert written.startswith('<bdi title="&lt;i&gt;xxx')
     assert written.endswith("xxxxx&#34;end</bdi>")
     assert label("a\0b\x1bc") == "<bdi>a�b�c</bdi>"
+
+
+def test_a_bound_is_rounded_up() -> None:
+    assert [at_most(bound) for bound in (0.0149, 0.3, 1.0)] == ["0.02", "0.30", "1.00"]

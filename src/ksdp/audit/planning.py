@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
-from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
+from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES, GaussianReleases
 from ksdp.audit.mechanisms.recorded import ENOUGH, RecordedRuns, is_own
 from ksdp.audit.mechanisms.schema import ReleaseSchema, release_schema
 from ksdp.audit.numeric.kernels import one_thread
@@ -75,6 +75,11 @@ def make_plan(opened: Opened) -> Plan:
     )
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
+        if isinstance(mechanism, GaussianReleases) and mechanism.holds_against < 1 and not len(holdings.coalition):
+            raise SpecError(
+                f"each party of a run of {mechanism.name!r} knows a part of the noise: for a certificate, set "
+                "`mechanism.colluders` to 1 or more, or audit a coalition (`parties.coalition`)."
+            )
         if holdings.drawn:
             raise SpecError(
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."

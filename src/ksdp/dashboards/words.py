@@ -22,6 +22,11 @@ def decimal(value: float | None, digits: int = 2) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
+def at_most(bound: float, digits: int = 2) -> str:
+    """A bound of fixed digits, rounded up."""
+    return decimal(math.ceil(bound * 10**digits - 1e-9) / 10**digits, digits)
+
+
 def percent(share: float) -> str:
     """A share as a percentage with up to three digits."""
     return f"{100 * share:.3g} %"

@@ -80,7 +80,9 @@ def test_void_or_unread_is_no_pass(change: dict[str, Any], names: set[str]) -> N
         ({"decision": {"margin": 0.3}}, "set `decision.margin = 0.2`"),
         ({"decision": {"level": 0.1}}, "set `decision.level = 0.05`"),
         ({"certificate": {"pairs": 20}}, "asked at most 0.05, found 0.055"),
-        ({"design": {"documents": 5}}, "leave `design.documents` out"),
+        ({"design": {"documents": 5}}, "leave `design.documents`"),
+        ({"design": {"pool": 5}}, "`design.pool`, `parties.honest`"),
+        ({"parties": {"honest": 0.5}}, "`parties.honest` and `parties.coalition` out"),
     ],
 )
 def test_a_spec_that_cannot_meet_it_is_refused(tables: dict[str, Any], said: str) -> None:

@@ -50,7 +50,7 @@ def test_layers_stay_apart() -> None:
     assert combined.proved == pytest.approx(0.1 / (0.1 + 0.9 * 0.4))
     assert (combined.at_margin, combined.at_margin_fpr_01) == pytest.approx((0.92, 0.1 * 0.21 / (0.021 + 0.009)))
     assert combined.median_at_fpr_01 == pytest.approx(0.025 / (0.025 + 0.009))
-    assert combined.exposed == pytest.approx(10.0)
+    assert (combined.exposed, combined.undecided) == pytest.approx((10.0, 30.0))
     assert declared.risk.to_json()["declared"]["people"] == 50
 
 
@@ -61,7 +61,7 @@ def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
     assert "is right more than 92 % of the time" in first
     assert "right at least 21.7 % for the document that the first runs showed most" in second
     assert "with 1 % false alarms, 73.5 % for half of the detected. That is no upper limit" in second
-    assert third.startswith("Of 50 people, about 10 are exposed")
+    assert third.startswith("Of 50 people, about 10 are exposed above the margin, and 30 more may be, if")
     assert len(precise(example(spec=DECLARED))) == 2
     assert layers(replace(example(fresh=FRESH), valid=False)) == []
     told = dict(layers(example(fresh=FRESH)))

@@ -9,10 +9,11 @@ from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import BoundSummary, FreshSummary, GuaranteeSummary, ShareSummary, VerdictCounts
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.specs.models import DesignSpec
+from ksdp.audit.specs.models import CertificateSpec, DesignSpec
 from ksdp.dashboards.audits.report import words_of
 from ksdp.dashboards.audits.sentences import (
     adversary,
+    correction,
     drawn_share,
     fresh,
     how_sure,
@@ -31,6 +32,11 @@ FRESH = FreshSummary(50, 1, 20, 1, 0.5, 0.5, 0.25, 1.25, 0.5, 0.25)
 
 def claiming(mechanism: Any) -> Summary:
     return example(guarantee=GuaranteeSummary.from_json(mechanism.guarantee.as_json()))
+
+
+def test_the_level_of_clear_counts_the_certificate() -> None:
+    spec = example().spec.model_copy(update={"certificate": CertificateSpec()})
+    assert "of those called clear at most 5.5 %" in correction(example(spec=spec))
 
 
 def test_a_claim_stands_beside_what_was_proved() -> None:

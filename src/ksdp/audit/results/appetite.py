@@ -101,8 +101,8 @@ def _of_spec(appetite: Appetite, spec: Spec) -> Iterator[Criterion]:
     for name, (most, value) in limits.items():
         met, remedy = value <= most * (1 + 1e-9), f"set `decision.{name} = {most:g}`, or less"
         yield Criterion(name, f"at most {most:g}", f"{value:g}", met, remedy)
-    drawn = spec.design.documents is not None
-    yield Criterion("documents", "all", "some" if drawn else "all", not drawn, "leave `design.documents` out")
+    remedy = "leave `design.documents`, `design.pool`, `parties.honest` and `parties.coalition` out"
+    yield Criterion("documents", "all", "all" if spec.audits_all else "some", spec.audits_all, remedy)
 
 
 def appetite_record(appetite: Appetite, summary: Summary, documents: AuditedDocuments) -> AppetiteRecord:

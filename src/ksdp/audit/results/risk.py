@@ -44,6 +44,8 @@ class CombinedRisk:
     """Median over these documents, if the attacker allows 1 % false alarms."""
     exposed: float | None
     """People whose documents are sensitive, if all have equally many; None where `people` is not declared."""
+    undecided: float | None
+    """People whose documents are undecided, likewise."""
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -61,8 +63,10 @@ class Risk:
         return table
 
 
-def combined_risk(measured: MeasuredRisk, declared: DeclaredSpec, sensitive: float) -> CombinedRisk | None:
-    """What follows for this share of sensitive documents; None where no prior is declared."""
+def combined_risk(
+    measured: MeasuredRisk, declared: DeclaredSpec, sensitive: float, undecided: float
+) -> CombinedRisk | None:
+    """What follows for these shares of all documents; None where no prior is declared."""
     if (prior := declared.prior) is None:
         return None
     proved, median, rate = measured.proved, measured.median, measured.median_tpr_at_fpr_01
@@ -73,6 +77,7 @@ def combined_risk(measured: MeasuredRisk, declared: DeclaredSpec, sensitive: flo
         median=None if median is None else least_precision(prior, max(median, 0.0)),
         median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
         exposed=None if declared.people is None else declared.people * sensitive,
+        undecided=None if declared.people is None else declared.people * undecided,
     )
 
 

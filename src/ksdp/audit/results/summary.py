@@ -165,5 +165,5 @@ def _risk_of(summary: Summary) -> Risk:
         median=None if fresh is None else fresh.median_advantage,
         median_tpr_at_fpr_01=None if fresh is None else fresh.median_tpr_at_fpr_01,
     )
-    share = summary.verdicts.sensitive / summary.documents
-    return Risk(measured, declared, combined_risk(measured, declared, share) if summary.valid else None)
+    shares = (summary.verdicts.sensitive / summary.documents, summary.verdicts.undecided / summary.documents)
+    return Risk(measured, declared, combined_risk(measured, declared, *shares) if summary.valid else None)

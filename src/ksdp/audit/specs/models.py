@@ -620,6 +620,12 @@ class Spec(Section, frozen=True):
         return not (self.statistics.explored or self.planted)
 
     @property
+    def audits_all(self) -> bool:
+        """Whether every document of the corpus, or of `parties.me`, is audited."""
+        sizes = (self.design.documents, self.design.pool, self.parties.honest, self.parties.coalition)
+        return all(size is None for size in sizes)
+
+    @property
     def proved_by_draw(self) -> bool:
         """Whether no attack of any kind can have an advantage above the margin, as so few documents enter."""
         drawn = self.corpus.levers.drawn

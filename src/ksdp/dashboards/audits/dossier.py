@@ -367,7 +367,8 @@ def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
         return (*said, "No clearance was signed on it: nothing may enter a run on its account.")
     newest = signed[-1]
     entering = plural(len(newest.documents), "document", "documents")
-    return (*said, f"{entering} may enter a run: {newest.reviewer} signed that on {timestamp(newest.created)}.")
+    until = f"{entering} may enter a run until {timestamp(newest.expires)}"
+    return (*said, f"{until}: {newest.reviewer} signed that on {timestamp(newest.created)}.")
 
 
 def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
@@ -384,8 +385,8 @@ def _measured(figures: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, .
     every = figures[0]
     largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
-    if sentences.proof_of_all(summary) is not None:
-        largest = average = f"at most {decimal(every.largest)}, by a proof"
+    if limit := sentences.proved_limit(summary):
+        largest = average = f"{limit}, by a proof"
     accepted = (sentences.margin_words(summary), sentences.advantage_means(summary.spec.decision.margin))
     said = (("Maximum advantage", (largest,)), ("Average advantage", (average,)), ("Margin accepted", accepted))
     return tuple(Fact(name, text, "measured") for name, text in said)
@@ -479,7 +480,7 @@ def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
             "Nor may somebody who accuses 1 in 100 of those whose data was not used recognise more than "
             f"{percent(low)} of the others."
         )
-    level, rule = percent(summary.spec.decision.level), summary.spec.decision.error
+    level, rule = percent(summary.spec.decision.level + summary.spec.level_of_clear), summary.spec.decision.error
     wrong = (
         f"at most {level} of them are expected to be" if rule == "fdr" else f"the chance of any is {level} at most"
     )

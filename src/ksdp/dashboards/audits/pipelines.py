@@ -34,7 +34,8 @@ RULES = {
     ),
     "uncovered": (
         "Nothing is uncovered",
-        "A statistic reads every array that is announced, and every document of the corpus was audited.",
+        "A statistic reads every array that is announced, and every document was audited of the corpus, or of "
+        "`parties.me`.",
     ),
     **{w.value: (f"Nobody is {w}", w.meaning.format(margin="the spec")) for w in Verdict if w.exit_code},
 }
@@ -110,8 +111,7 @@ def _units(number: int, summary: Summary) -> str:
 def uncovered(summary: Summary) -> str:
     """Name the parts that the audit left out; empty if it left out none."""
     unread = f"No statistic reads {', '.join(summary.unread)}. " if summary.unread else ""
-    some = summary.spec.design.documents is not None
-    part = f"Only {_units(summary.documents, summary)} of the corpus audited." if some else ""
+    part = "" if summary.spec.audits_all else f"Only {_units(summary.documents, summary)} of the corpus audited."
     return (unread + part).strip()
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ksdp.dashboards.words import count, decimal, percent, plural
+from ksdp.dashboards.words import at_most, count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.audits.history import BoundSummary, ProvedBy, Summary, Verdict, mechanism_of
 from ksdp.storage.learning import GainAndAdvice
@@ -28,8 +28,8 @@ def certified(summary: Summary) -> str | None:
         f"{plural(certificate.pairs or 0, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the "
         "advantage of every attack, including those that nobody has thought of, if the noise is what the "
         "mechanism says it is: parties that compute the result follow the protocol (semi-honest). "
-        f"Half of the {unit}s have a bound of at most {decimal(certificate.median)}, all of them of at most "
-        f"{decimal(certificate.largest)}; it is within the margin of {margin_words(summary)} for "
+        f"Half of the {unit}s have a bound of at most {at_most(certificate.median)}, all of them of at most "
+        f"{at_most(certificate.largest)}; it is within the margin of {margin_words(summary)} for "
         f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "
         f"{percent(1 - certificate.level)}, and at every number of pairs."
     )
@@ -42,7 +42,7 @@ def kept_promise(summary: Summary) -> str | None:
         return None
     sure = (
         "The mechanism's noise proves that no attack of any kind has an advantage above "
-        f"{decimal(promise.largest)} on any {unit}, not even if the attacker knows all others."
+        f"{at_most(promise.largest)} on any {unit}, not even if the attacker knows all others."
     )
     if not promise.certified:
         return f"{sure} That is above the margin of {margin_words(summary)}, so it decides nothing."
@@ -68,7 +68,7 @@ def copied(summary: Summary) -> str | None:
     each = "has" if copies.certified == 1 else "have"
     sure = (
         f"{plural(copies.certified, 'document', 'documents')} {each} so many copies that no attack of any kind "
-        f"tells more than {decimal(copies.largest_certified)} of one of them: at most, a run shows how many "
+        f"tells more than {at_most(copies.largest_certified)} of one of them: at most, a run shows how many "
         f"of the copies were in, and not which. The fewest are {count(copies.fewest_copies or 0)} documents of "
         "one content. This bound is exact, not estimated. That one of them took part may still be obvious: if "
         "copies belong to one person, audit groups."
@@ -160,7 +160,7 @@ def certified_here(row: Row) -> str | None:
     """The bound of one document, beside what was measured."""
     if row.certified_bound is None:
         return None
-    bound = f"no attack has more than {decimal(row.certified_bound)}; measured {decimal(row.distance)}"
+    bound = f"no attack has more than {at_most(row.certified_bound)}; measured {decimal(row.distance)}"
     if row.verdict == Verdict.CLEAR and row.proof == "statistics":
         return f"{bound}. The bound does not reach the margin: tests make it clear"
     return bound
@@ -210,10 +210,10 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
 def proved(claim: StoredClaim) -> str:
     """State what runs on the mechanism's worst case proved, and what it claims."""
     finding = claim.finding
+    low = max(finding.measured_low, finding.gaussian_low or 0.0)
     return (
         f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
-        f"case: at least {finding.measured_low:.3g} ({count(finding.runs)} runs an arm, confidence "
-        f"{percent(finding.confidence)})."
+        f"case: at least {low:.3g} ({count(finding.runs)} runs an arm, confidence {percent(finding.confidence)})."
     )
 
 
@@ -456,7 +456,7 @@ def correction(summary: Summary) -> str:
     """State what the level promises."""
     rule = summary.spec.decision_in_run
     level, margin = percent(rule.level), margin_words(summary)
-    clear = percent(rule.for_clear)
+    clear = percent(summary.spec.level_of_clear)
     if rule.error == "fwer":
         wrong = f"; the chance that even one is called clear wrongly is at most {clear}" if rule.margin else ""
         return (
@@ -475,6 +475,16 @@ def proof_of_all(summary: Summary) -> BoundSummary | None:
     """The bound that makes every document clear; None where a test was needed, or something is not clear."""
     bounds = summary.bounds if summary.all_proved else ()
     return next((bound for bound in bounds if bound.certified == summary.documents), None)
+
+
+def proved_limit(summary: Summary) -> str | None:
+    """The bound that makes every document clear; None where a test was needed, or something is not clear."""
+    proof, drawn = proof_of_all(summary), summary.spec.corpus.levers.drawn
+    if proof is None:
+        return None
+    if proof.by == ProvedBy.DRAW and drawn is not None:
+        return f"at most {at_most(drawn)} of what is held"
+    return f"at most {at_most(proof.largest)}"
 
 
 def how_sure(summary: Summary) -> str:
@@ -514,7 +524,7 @@ def headline(summary: Summary) -> str:
     if summary.all_proved:
         return (
             f"All {everything} are clear: no attack of any kind on {name} has an advantage above "
-            f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
+            f"{summary.spec.decision.limits}, if {grounds(summary)}."
         )
     if verdicts.clear == total:
         return (
@@ -616,10 +626,11 @@ def precise(summary: Summary) -> list[str]:
             f"Reached by the best attack that was tried: of its accusations are right at least {reached}{rarely}. "
             "That is no upper limit: another attack may do better."
         )
-    if combined.exposed is not None:
+    if combined.exposed is not None and combined.undecided is not None:
+        also = f", and {count(combined.undecided)} more may be" if combined.undecided else ""
         lines.append(
             f"Of {count(summary.spec.declared.people or 0)} people, about {count(combined.exposed)} are exposed "
-            "above the margin, if all have equally many documents."
+            f"above the margin{also}, if all have equally many documents."
         )
     return lines
 

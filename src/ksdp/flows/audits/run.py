@@ -137,6 +137,8 @@ def _finished_before(prepared: Prepared) -> Summary | None:
         summary = read_summary(folder)
         if summary.provenance.versions != versions() or not (findings_whole(folder) and report_whole(folder)):
             return None
+        if summary.spec.declared != prepared.plan.spec.declared:
+            return None
         # What was measured again rests on the runs of the looks.
         looks = [name for name in stage_names(folder) if name != AGAIN and not name.startswith(DRAWN)]
         stages = [prepared.ref, *(prepared.ref.at(name) for name in looks)]
