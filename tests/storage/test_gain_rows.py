@@ -86,3 +86,26 @@ def test_rows_are_read_once_for_settings_with_other_levers_and_mechanisms(tmp_pa
     np.testing.assert_array_equal(bare.matrix.toarray(), table.to_numpy())
     with pytest.raises(CorpusError, match="holds -3; this mechanism takes no negative entries"):
         weighed_corpus(source.under(whole.corpus), nonnegative=True)
+
+
+def test_rows_are_those_of_a_run_among_parties(tmp_path: Path) -> None:
+    """Every party scales columns by its own rows, and a list of one keeps nobody of the others out."""
+    rng = np.random.default_rng(2)
+    office = np.array(["graz", "linz"] * 6)
+    table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["a", "b"]).assign(
+        office=office, person=np.arange(12) // 4
+    )
+    table.loc[office == "linz", "a"] += 5
+    table.to_parquet(tmp_path / "table.parquet")
+    corpus = {"path": "table.parquet", "columns": ["a", "b"], "party": "office", "weighting": "standardised"}
+    tables = {"corpus": corpus | {"group": "person"}, "mechanism": {"name": "pd-svd"}, "parties": {"me": "graz"}}
+    spec = parse_spec(tables | {"design": {"unit": "group"}})
+    source = read_source(find_source(spec.corpus, tmp_path), nonnegative=False)
+    rows = gain_rows(source, spec, nonnegative=False, listed=["1"])
+    for name in ("graz", "linz"):
+        own = table.loc[office == name, ["a", "b"]].to_numpy()
+        expected = (own - own.mean(axis=0)) / own.std(axis=0)
+        np.testing.assert_allclose(rows.learn.toarray()[office == name], expected)
+        np.testing.assert_allclose(rows.judge.toarray()[office == name], expected)
+    assert rows.listed.tolist() == [row == 0 or name == "linz" for row, name in enumerate(office)]
+    assert rows.group.tolist() == table["person"].tolist()

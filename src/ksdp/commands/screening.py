@@ -113,7 +113,8 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
     else:
         typer.echo(f"signed: {out.allowed} of {out.documents} documents. {out.reason}")
         typer.echo(f"{out.clearance}  {out.fingerprint}")
-        typer.echo("".join(f"gain    {sentence}\n" for sentence in out.gain[:2]), nl=False)
+        measures = f"`ksdp gain SPEC --clearance {out.clearance}` measures what a party gains by these documents."
+        typer.echo("".join(f"gain    {sentence}\n" for sentence in out.gain[:2] or [measures]), nl=False)
         typer.echo(f"next    hand the file over; `ksdp dossier {out.rounds[-1].audit}` writes it up", err=True)
     if not as_json:
         tell_exclusions(out.exclusions)

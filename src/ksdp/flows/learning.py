@@ -17,6 +17,7 @@ from ksdp.audit.learning.gain import GainRows, GainSummary, Score, gain_scores, 
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.planning import make_plan
+from ksdp.audit.proofs import known_bounds
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.summary import Summary
@@ -44,6 +45,7 @@ from ksdp.audit.screening.advice import (
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import CorpusSpec, Spec
 from ksdp.audit.statistics.simulated import unlearnt
+from ksdp.audit.verdicts.verdict import ProvedBy
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.forecast import documents_wanted
 from ksdp.flows.audits.place import ANYWHERE, Place
@@ -71,8 +73,15 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None, clearance: P
     rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative, listed=listed)
     summary = _by_itself(spec, rows, gain_scores(mechanism, rows, spec.gain, spec.seed))
     if store is not None and clearance is None:
-        write_gain(Store.open(store), spec, _corpus(source, spec).hash, summary.to_json())
+        _keep_gain(Store.open(store), spec, _corpus(source, spec).hash, summary)
     return summary
+
+
+def _keep_gain(store: Store, spec: Spec, corpus: str, gain: GainSummary) -> None:
+    """Store a gain where the corpus, by its hash, is all that it was measured on."""
+    same = spec.corpus.levers.model_copy(update={"drawn": None}) == bare(spec).levers
+    if same and spec.gain.target is None and spec.gain.time is None:
+        write_gain(store, spec, corpus, gain.to_json())
 
 
 def spec_rows(spec: Spec, base: Path) -> RawCorpus:
@@ -179,8 +188,8 @@ class Search:
     store: Store
     tried: list[Tried] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
-    baselines: dict[tuple[int, CorpusSpec], tuple[Score, ...]] = field(default_factory=dict)
-    """By rank and how rows are weighed: what parties learn alone, and the exact run."""
+    baselines: dict[tuple[Mechanism, CorpusSpec], tuple[Score, ...]] = field(default_factory=dict)
+    """By exact run and how rows are weighed: what parties learn alone, and the exact run."""
     corpora: dict[tuple[CorpusSpec, bool], Corpus] = field(default_factory=dict)
     """By how rows are weighed, whoever is drawn, and whether negative entries are refused."""
 
@@ -198,6 +207,7 @@ class Search:
             decision.margin,
             self.limits.quota,
             self.population,
+            self.spec.design.unit,
             Baselines(first.measure, first.alone.mean, first.exact.mean, public),
             tuple(self.tried),
             frontier_of(self.tried),
@@ -231,6 +241,7 @@ class Search:
             main = self._against(spec, spec if of is None else self.spec).measures[0]
             plan = make_plan(Opened.of(spec, self.weighed(spec)))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
+            trusts = [proof.trust for proof in known_bounds(plan) if proof.by != ProvedBy.COPIES]
             trial = Tried(
                 setting,
                 main.gain,
@@ -238,6 +249,7 @@ class Search:
                 main.run.mean,
                 None,
                 bound if bound < 1 else None,
+                "; ".join(trusts),
                 _cannot_run(spec, mechanism, self.source),
                 0 if plan.absent is None else len(plan.absent.units),
             )
@@ -307,14 +319,15 @@ class Search:
         proved = trial.proved(self.spec.decision.margin)
         gain = self._alone(spec) if proved else None
         if gain is not None and not gain.measures[0].gains:
+            self.tried[place] = replace(trial, gain=gain.measures[0].gain, kept=gain.measures[0].kept)
             self.checks.append(Checked(place, 0, 0, None, "on other splits it gains nothing for sure"))
             return None
         current().say(f"{trial.setting.name}: the audit that `ksdp clear` signs by")
         most = self.limits.quota * self.population
         prepared = prepare(Opened.of(spec, self.weighed(spec)), self.store.root)
         ended = forecast_clear(prepared, self.place, math.ceil(self.population - most))
-        listed = len(ended.listed)
-        if listed and gain is None:
+        listed = ended.units
+        if listed and (gain is None or listed < self.population):
             gain = self._alone(spec, ended.listed)
         main = None if gain is None else gain.measures[0]
         run_gain = None if main is None or not listed else main.gain
@@ -349,7 +362,7 @@ class Search:
 
     def _against(self, spec: Spec, other: Spec) -> GainSummary:
         mechanism, exact = mechanism_of(spec.mechanism), exact_of(mechanism_of(other.mechanism))
-        key, seed = (traits_of(exact).rank or 0, bare(other)), self.spec.seed
+        key, seed = (exact, bare(other)), self.spec.seed
         if key not in self.baselines:
             scores = gain_scores(exact, self._rows(other), other.gain, seed, owners=False)
             self.baselines[key] = tuple(score for score in scores if score.learner != "run")
@@ -385,6 +398,7 @@ def advise_spec(
     content = search.advice.to_json() | {
         "name": name,
         "asked": spec.hash,
+        "gain_asked": spec.gain.model_dump(mode="json"),
         "corpus": search.corpus,
         "mechanism": spec.mechanism.name,
         "sentences": list(advice_sentences(search.advice)),
@@ -403,7 +417,8 @@ def advise_spec(
         write_advised_spec(write, _tables(candidate), f"Recommended by `ksdp advise`, {name}.")
         audit, corpus = search.summary.audit, search.summary.corpus
         content |= {"advised": candidate.hash, "advised_corpus": corpus, "spec": str(write), "audit": audit}
-        write_gain(opened, candidate, corpus, search.gain.to_json())
+        if next(check for check in search.advice.checked if check.place == best).listed == search.advice.documents:
+            _keep_gain(opened, candidate, corpus, search.gain)
         runnable = search.advice.tried[best].cannot_run is None
         content["commands"] = next_commands(write, store, runnable=runnable, here=not at_urls(candidate.corpus))
     write_advice(opened, name, content)

@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.contract import traits_of
+from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.corpus.levers import NONE, Levers, lift
-from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.corpus.matrix import Corpus, standardised
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.learning.measures import kept
@@ -97,23 +98,43 @@ def gain_rows(
     target = None
     if spec.gain.target is not None:
         target = _target(file, spec.gain.target, without.ids)[judged]
+    party, group = None if without.party is None else without.party[judged], None
+    if spec.design.unit == "group":
+        group = np.unique(unit_names(without, "group")[judged], return_inverse=True)[1]
     learn, judge, later = with_levers.matrix[both], without.matrix[judged], None
     if spec.gain.time is not None:
         places = _later_places(file, spec.gain.time, without.ids[judged], features, spec.seed)
         learn, _ = earlier(learn, places, levers)
         judge, later = earlier(judge, places, NONE)
+    if party is not None and (file.weighting, file.rows, spec.gain.parties) == ("standardised", "none", None):
+        learn, judge = _by_party(learn, party), _by_party(judge, party)
     return GainRows(
         learn,
         judge,
         back,
-        None if without.party is None else without.party[judged],
+        party,
         target,
         file.kind == "ratings",
         later,
         basis,
         spec.corpus.levers.drawn,
-        None if listed is None else np.isin(without.ids[judged], list(listed)),
+        None if listed is None else np.isin(without.ids[judged], list(listed)) | _others(spec, without)[judged],
+        group,
     )
+
+
+def _by_party(rows: sp.csr_array, party: NDArray[np.str_]) -> sp.csr_array:
+    """Standardise the rows of each party by its own, as it does in a run."""
+    own = [np.flatnonzero(party == name) for name in np.unique(party)]
+    parts = [standardised(sp.csr_array(rows[some])) for some in own]
+    return sp.csr_array(sp.vstack(parts, format="csr")[np.argsort(np.concatenate(own))])
+
+
+def _others(spec: Spec, corpus: Corpus) -> NDArray[np.bool_]:
+    """Documents of the other parties of `parties.me`, which no list of its own keeps out."""
+    if spec.parties.me is None or corpus.party is None:
+        return np.zeros(len(corpus), dtype=bool)
+    return np.asarray(corpus.party != spec.parties.me)
 
 
 def bare(spec: Spec) -> CorpusSpec:

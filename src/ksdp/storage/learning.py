@@ -103,7 +103,8 @@ def learning_of(store: Store, spec: Spec, corpus: str) -> GainAndAdvice:
     for advice in map(_read, written):
         if advice.get("advised") == spec.hash and advice.get("advised_corpus") == corpus:
             return GainAndAdvice(gain, advice, True, outlook)
-        if advice.get("asked") == spec.hash and advice.get("corpus") == corpus:
+        question = (advice.get("asked"), advice.get("gain_asked"), advice.get("corpus"))
+        if question == (spec.hash, spec.gain.model_dump(mode="json"), corpus):
             return GainAndAdvice(gain, advice, False, outlook)
     return GainAndAdvice(gain, None, False, outlook)
 

@@ -9,7 +9,16 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 from sklearn.decomposition import TruncatedSVD
 
-from ksdp.audit.learning.gain import ALL, OTHERS, GainRows, gain_scores, interval, summarise_gain
+from ksdp.audit.learning.gain import (
+    ALL,
+    OTHERS,
+    GainRows,
+    _entering,
+    _split,
+    gain_scores,
+    interval,
+    summarise_gain,
+)
 from ksdp.audit.learning.learners import Learnt, exact_of
 from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, topic_match
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
@@ -179,8 +188,6 @@ def test_a_run_of_a_draw_learns_from_fewer_and_nobody_else_does() -> None:
     whole, part = (table(PDSVD(rank=3), each, asked) for each in (rows, drawn))
     for key, value in whole.items():
         assert (part[key] == value) == (key[1] != "run"), key
-    from ksdp.audit.learning.gain import _entering, _split
-
     for split in (0, 1):
         train = _split(drawn, asked, 1, split).train & _entering(drawn, 1, split)
         assert 20 < train.sum() < 60
@@ -188,3 +195,12 @@ def test_a_run_of_a_draw_learns_from_fewer_and_nobody_else_does() -> None:
         test = rows.judge.toarray()[_split(drawn, asked, 1, split).test]
         energy = ((test @ basis.T) ** 2).sum() / (test**2).sum()
         assert part[split, "run", "", ALL, "energy"] == pytest.approx(energy)
+
+
+def test_groups_are_held_out_drawn_and_dealt_whole() -> None:
+    rows = dataclasses.replace(unlike(), party=None, group=np.arange(240) // 6, drawn=0.5)
+    split = _split(rows, GainSpec(splits=2, public=5), 1, 0)
+    for mask in (split.test, split.public, _entering(rows, 1, 0), split.labels == "alike 1"):
+        of_group = mask.reshape(40, 6)
+        assert (of_group.all(axis=1) == of_group.any(axis=1)).all()
+        assert 0 < mask.sum() < 240

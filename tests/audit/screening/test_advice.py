@@ -44,7 +44,9 @@ def tried(gain: float, low: float = 0.01, high: float | None = None, **more) -> 
 
 def advice(*found: Tried, checked: tuple[Checked, ...] = (), best: int | None = None, needed: str | None = None):
     nearest = nearest_miss(found, checked) if best is None else None
-    return Advice(ADVICE_VERSION, 0.2, 0.3, 1000, BASE, found, frontier_of(found), best, nearest, checked, needed)
+    return Advice(
+        ADVICE_VERSION, 0.2, 0.3, 1000, "document", BASE, found, frontier_of(found), best, nearest, checked, needed
+    )
 
 
 def test_proofs_come_in_the_order_of_what_they_surely_gain_and_what_parties_can_run_first() -> None:
@@ -63,9 +65,9 @@ def test_proofs_come_in_the_order_of_what_they_surely_gain_and_what_parties_can_
 
 def test_what_is_recommended_says_who_may_enter_against_what_and_what_it_keeps() -> None:
     proof = Checked(0, 1000, 1000, Interval(0.1, 0.05, 0.2), "The proof holds.")
-    said = advice_sentences(advice(tried(0.18, promised=0.2), checked=(proof,), best=0))
+    said = advice_sentences(advice(tried(0.18, promised=0.2, trust="its noise"), checked=(proof,), best=0))
     assert said[0].startswith("Run rank 3: all 1,000 documents may enter, and no attack on any of them has an adv")
-    assert said[1] == "An audit of exactly these says so: The proof holds."
+    assert said[1:] == ("Whom one must trust: its noise.", "An audit of exactly these says so: The proof holds.")
     tested = Checked(0, 800, 0, Interval(0.1, 0.05, 0.2), "All hold.")
     said = advice_sentences(advice(tried(0.18, cannot_run="no program."), checked=(tested,), best=0))
     assert "800 of 1,000 documents may enter, each proved within 0.2 against the attacks that were" in said[0]

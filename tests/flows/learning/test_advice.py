@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.screening.advice import Setting
-from ksdp.audit.specs.models import GainSpec, Spec, parse_spec
+from ksdp.audit.specs.models import GainSpec, LeversSpec, Spec, parse_spec
 from ksdp.flows import learning
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE
@@ -71,6 +71,13 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
     assert learning_of(store, spec(rank=3), corpus).gain is None
     other = spec().model_copy(update={"gain": GainSpec(splits=9)})
     assert learning_of(store, other, corpus).gain is None, "measured in another way"
+    levers = spec().corpus.model_copy(update={"levers": LeversSpec(most_frequent=8)})
+    narrowed = spec().model_copy(update={"corpus": levers})
+    measure_gain(narrowed, base, base / "store")
+    narrow = open_spec(narrowed, base).corpus.hash
+    assert learning_of(store, narrowed, narrow).gain is None, (
+        "it was judged in columns that the hash knows nothing of"
+    )
     # A gain that may be nothing is said before everything else.
     nothing = found.to_json()
     nothing["measures"][0]["gain"]["low"] = -1.0
@@ -102,6 +109,8 @@ def test_advice_is_a_spec_that_clear_signs_without_a_run(base: Path, monkeypatch
     asked = learning_of(store, spec(), open_spec(spec(), base).corpus.hash)
     assert asked.advice is not None
     assert not asked.recommended
+    other = spec().model_copy(update={"gain": GainSpec(splits=9)})
+    assert learning_of(store, other, asked.advice["corpus"]).advice is None
     told = learning_of(store, advised, open_spec(advised, base).corpus.hash)
     assert told.recommended
     assert learning_of(store, advised, "another corpus").advice is None
@@ -161,6 +170,16 @@ def test_where_everything_leaks_the_nearest_miss_is_written_with_the_documents_o
     assert missed.seed == derived_seed(asked.seed, Purpose.SEARCHED)
     assert "is written as <code>" in Path(out["report"]).read_text()
     assert out["commands"] == []
+
+
+def test_groups_are_counted_as_groups(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "ANYWHERE", HERE)
+    people = pd.read_csv(base / "labels.csv").assign(person=np.arange(ROWS) // 20 * 2 + np.arange(ROWS) % 2)
+    people.to_csv(base / "labels.csv", index=False)
+    tables = spec().tables() | {"mechanism": {"name": "pd-svd", "rank": 4}, "decision": {"margin": 0.5}}
+    tables["corpus"]["group"], tables["design"]["unit"] = "person", "group"
+    out = advise_spec(parse_spec(tables), base, base / "store", Limits(), write=base / "advised.toml")
+    assert f"all {ROWS // 10} groups may enter" in out["sentences"][0]
 
 
 def test_where_nothing_gains_nothing_is_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from ksdp.audit.contract import OPENS, traits_of
+from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
@@ -136,18 +137,22 @@ _SPLITS = 5
 
 
 def draw_remedy(plan: Plan) -> str | None:
-    """Estimate the gain under a draw that proves the margin; None if there is a proof, or nothing is learnt."""
+    """Estimate the gain under a draw that proves the margin; None if there is a proof, or nothing is learnt.
+
+    Also None where the corpus is not what a gain is measured on: ratings, or rows under levers.
+    """
     spec, corpus = plan.spec, plan.corpus
     draws = _proofs(spec, None, None, corpus.features, None, spec.decision.margin)
     setting = next((draw for draw in draws if draw.drawn is not None), None)
-    if setting is None:
+    if setting is None or spec.corpus.format == "ratings" or spec.corpus.levers.any:
         return None
-    few, rows = GainSpec(splits=_SPLITS), GainRows(corpus.matrix, corpus.matrix, None, corpus.party)
+    names = unit_names(corpus, spec.design.unit)
+    group = np.unique(names, return_inverse=True)[1] if spec.design.unit == "group" else None
+    few, rows = GainSpec(splits=_SPLITS), GainRows(corpus.matrix, corpus.matrix, None, corpus.party, group=group)
     try:
-        other = mechanism_of(at_setting(spec, setting, corpus.features).mechanism)
         scores = list(gain_scores(plan.mechanism, rows, few, spec.seed, owners=False))
         rows = replace(rows, drawn=setting.drawn)
-        drawn = list(gain_scores(other, rows, few, spec.seed, baselines=False, owners=False))
+        drawn = list(gain_scores(plan.mechanism, rows, few, spec.seed, baselines=False, owners=False))
     except (InputError, ValueError):
         return None
     drawn += [score for score in scores if score.learner != "run"]
@@ -353,6 +358,8 @@ class Tried:
     """The leak of a sample of documents; None where a proof or the gain decides."""
     promised: float | None = None
     """Bound on the advantage of every attack on every document, if noise or a secret draw proves one."""
+    trust: str = ""
+    """Assumption of the bound."""
     cannot_run: str | None = None
     absent: int = 0
     """Documents that the absence of their rarest feature proves to be above the margin."""
@@ -407,6 +414,8 @@ class Advice:
     margin: float
     quota: float
     documents: int
+    """Documents, or groups."""
+    unit: str
     baselines: Baselines
     tried: tuple[Tried, ...]
     frontier: tuple[int, ...]
@@ -513,7 +522,7 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
             f"{gain_words(most.gain)}."
         )
     if absent := advice.tried[0].absent:
-        away = f"{absent:,} of {advice.documents:,} documents are given away before any run"
+        away = f"{absent:,} of {advice.documents:,} {advice.unit}s are given away before any run"
         sentences.append(f"As it stands, {away}, by the absence of their rarest feature.")
     return (*sentences, *_missed(advice), *_changes(advice))
 
@@ -556,14 +565,16 @@ def _changes(advice: Advice) -> list[str]:
 
 def _recommended(advice: Advice, trial: Tried, forecast: Checked) -> tuple[str, ...]:
     every = "all" if forecast.listed == advice.documents else f"{forecast.listed:,} of"
-    text = f"Run {trial.setting.name}: {every} {advice.documents:,} documents may enter"
+    text = f"Run {trial.setting.name}: {every} {advice.documents:,} {advice.unit}s may enter"
+    trust = []
     if trial.promised is not None and trial.proved(advice.margin):
         text += f", and no attack on any of them has an advantage above {trial.promised:.2g}: it is proved"
+        trust = [f"Whom one must trust: {trial.trust}."]
     elif forecast.every_attack:
         text += f", {forecast.every_attack:,} of them proved against every attack"
     else:
         text += f", each proved within {advice.margin:g} against the attacks that were tried"
-    sentences = [f"{text}.", f"An audit of exactly these says so: {forecast.reason}"]
+    sentences = [f"{text}.", *trust, f"An audit of exactly these says so: {forecast.reason}"]
     if trial.cannot_run is not None:
         sentences.append(f"Parties cannot run it yet as it is: {trial.cannot_run}")
     return tuple(sentences)

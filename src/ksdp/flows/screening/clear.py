@@ -22,7 +22,6 @@ from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
-from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.schema import exact_throughout, opened
 from ksdp.audit.numeric.sparse_rows import unlike_rows
 from ksdp.audit.opened import Opened
@@ -59,7 +58,6 @@ from ksdp.audit.verdicts.verdict import ProvedBy, Verdict
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_audit, run_prepared
-from ksdp.flows.interruption import current
 from ksdp.flows.prepare import Prepared, audit_id, open_spec
 from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
@@ -352,13 +350,14 @@ def clear(
         raise InputError(
             f"{min(late)!r} was excluded while the list was audited, which is another now: clear again."
         )
-    gain: tuple[str, ...] = ()
-    clearance = None
+    gain, clearance = None, None
     if screened.listed:
-        gain = _gain_of_list(opened, decided.spec, plan, _documents(grounds, screened.listed))
+        gain = learning_of(opened, decided.spec, plan.corpus.hash).gain
         clearance = clearance_of(signing, grounds, opened)
     result = _screen_summary(opened, decided, chosen, screened, grounds, signing, clearance)
-    result = dataclasses.replace(result, gain=gain, seconds=round(time.monotonic() - started, 3))
+    every = len(_documents(grounds, screened.listed)) == len(plan.corpus)
+    told = tuple(gain["sentences"]) if gain is not None and every else ()
+    result = dataclasses.replace(result, gain=told, seconds=round(time.monotonic() - started, 3))
     members = (plan.corpus.ids, unit_names(plan.corpus, "group")) if unit == "group" else None
     if screened.left_out:
         write_left_out(opened, result.screen, screened.left_out, members)
@@ -391,8 +390,11 @@ class ClearForecast:
 
     summary: Summary
     listed: tuple[str, ...]
+    """Documents; all that a listed group holds, where groups were audited."""
+    units: int
+    """Documents, or groups, that are listed."""
     every_attack: int
-    """How many are clear against every attack."""
+    """How many of these are clear against every attack."""
     reason: str
 
 
@@ -400,36 +402,19 @@ def forecast_clear(prepared: Prepared, place: Place, fewest: int) -> ClearForeca
     """Run an audit, and audit its list by itself until all of it holds, or fewer documents are left."""
     summary, spec = run_prepared([prepared], place)[0], prepared.plan.spec
     if not summary.valid:
-        return ClearForecast(summary, (), 0, f"The audit is void: {summary.controls.reason}.")
+        return ClearForecast(summary, (), 0, 0, f"The audit is void: {summary.controls.reason}.")
     opened, counts = Store.open(Path(prepared.ref.store), create=False), summary.verdicts
     try:
         decided = _decided(opened, read_ledger(opened).proposing(summary.audit))
         chosen = _chosen(opened, decided, leave_out_waiting=True)
     except InputError:
-        return ClearForecast(summary, (), 0, f"No document is clear: {counts.words}.")
-    corpus, unit = prepared.plan.corpus, spec.design.unit
-    if len(documents_of(corpus, unit, chosen.listed)) < fewest:
-        return ClearForecast(summary, (), 0, f"Too many would have to stay out: {counts.words}.")
+        return ClearForecast(summary, (), 0, 0, f"No document is clear: {counts.words}.")
+    if len(chosen.listed) < fewest:
+        return ClearForecast(summary, (), 0, 0, f"Too many would have to stay out: {counts.words}.")
     screened = _screened(opened, prepared.plan, decided, chosen, DEFAULT_RULES.rounds, place, fewest)
-    listed = documents_of(corpus, unit, screened.listed)
-    proved = documents_of(corpus, unit, sorted(screened.verdicts.every_attack & {*screened.listed}))
-    return ClearForecast(summary, tuple(listed), len(proved), screened.reason)
-
-
-def _gain_of_list(store: Store, spec: Spec, plan: Plan, listed: Sequence[str]) -> tuple[str, ...]:
-    """Return the gain of a run that the listed documents alone enter, as stored or measured now."""
-    corpus = plan.corpus
-    kept = learning_of(store, spec, corpus.hash).gain
-    if kept is not None and len(listed) == len(corpus):
-        return tuple(kept["sentences"])
-    current().say("learning from the listed documents, to see what a party gains by them")
-    matrix, mask = corpus.matrix, np.isin(corpus.ids, list(listed))
-    rows = GainRows(matrix, matrix, None, corpus.party, drawn=spec.corpus.levers.drawn, listed=mask)
-    try:
-        scores = tuple(gain_scores(plan.mechanism, rows, spec.gain, spec.seed))
-    except (InputError, ValueError):  # no basis, or so few documents that nothing is learnt
-        return ()
-    return summarise_gain(scores, plan.mechanism.name, spec.gain, corpus.party is not None).sentences
+    listed = documents_of(prepared.plan.corpus, spec.design.unit, screened.listed)
+    proved = len(screened.verdicts.every_attack & {*screened.listed})
+    return ClearForecast(summary, tuple(listed), len(screened.listed), proved, screened.reason)
 
 
 _EXACT = "The audit's databases were drawn from exactly the listed documents."
