@@ -9,18 +9,19 @@ from scipy.stats import norm
 from ksdp.audit.contract import guarantee_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
+from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.proofs import certify, known_bounds, knows_all, paired_advantages
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.runs import measure, sample, stacked
 from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.audit.verdicts.margins import distance_band
 from ksdp.audit.verdicts.verdict import ProvedBy
-
-from ..plans import planned
 
 
 def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **changes) -> Plan:
@@ -28,14 +29,16 @@ def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **c
     noisy = {"name": "noisy", "mechanism": "pd-pca", "noise": 1.0, "parameters": parameters}
     noisy |= {} if scale is None else {"scale": scale}
     design = {"party_size": 30, "with_runs": 150, "sampling": changes.pop("sampling", "fixed")}
-    return planned(corpus, noisy, design=design, **changes)
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy, "design": design}
+    return make_plan(Opened.of(parse_spec(tables | changes), corpus))
 
 
 def test_a_proof_by_noise_says_what_it_takes_as_known(corpus: Corpus) -> None:
     noisy = {"name": "moments", "rank": 2, "advantage": 0.2}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": noisy, "design": {"party_size": 30}}
     trusts = []
     for from_rows in ("", "the weight of each term"):
-        plan = planned(replace(corpus, from_rows=from_rows), noisy, design={"party_size": 30})
+        plan = make_plan(Opened.of(parse_spec(tables), replace(corpus, from_rows=from_rows)))
         trusts += [bound.trust for bound in known_bounds(plan) if bound.by is ProvedBy.NOISE]
     assert trusts[1] == f"{trusts[0]}; taken as known: the weight of each term, from the party's own rows"
 
@@ -91,7 +94,8 @@ def test_where_noise_is_announced_round_by_round_the_likelihood_ratio_bounds_eve
     """Its mean over noise is the total variation: with one round, that of two normals, in closed form."""
     rounds = {"hardt-roth": {"iterations": 1}, "dp-nmf": {"sweeps": 1}}[name]
     parameters = {"name": name, "rank": 1, "epsilon": 2.0, "delta": 0.01} | rounds
-    plan = planned(corpus, parameters, certificate={"pairs": 2}, design={"party_size": 30, "with_runs": 20})
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": parameters, "certificate": {"pairs": 2}}
+    plan = make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 30, "with_runs": 20}}), corpus))
     base, other = (stacked(plan, np.arange(first, first + 30)) for first in (0, 1))
     mechanism = plan.mechanism
     told = mechanism.transcript(base, np.random.default_rng(0))
