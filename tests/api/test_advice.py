@@ -9,21 +9,14 @@ import scipy.sparse as sp
 import ksdp
 from ksdp.audit.errors import InputError
 
-SPEC = """
-[corpus]
-path = "counts.npz"
-weighting = "counts"
-rows = "l2"
-[mechanism]
-name = "moments"
-rank = 4
-advantage = 0.2
-[design]
-party_size = 0.5
-with_runs = 40
-[gain]
-splits = 2
-"""
+from ..specs import spec_text
+
+SPEC = {
+    "corpus": {"path": "counts.npz", "weighting": "counts", "rows": "l2"},
+    "mechanism": {"name": "moments", "rank": 4, "advantage": 0.2},
+    "design": {"party_size": 0.5, "with_runs": 40},
+    "gain": {"splits": 2},
+}
 
 
 @pytest.fixture
@@ -32,7 +25,7 @@ def spec(tmp_path: Path) -> Path:
     weights = rng.dirichlet(np.full(12, 0.2), size=2)
     counts = np.array([rng.multinomial(12, weights[row % 2]) for row in range(150)])
     sp.save_npz(tmp_path / "counts.npz", sp.csr_array(counts))
-    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "spec.toml").write_text(spec_text(SPEC))
     return tmp_path / "spec.toml"
 
 

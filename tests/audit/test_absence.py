@@ -13,11 +13,10 @@ from ksdp.audit.absence import absence_bounds, absence_shown, pull
 from ksdp.audit.contract import EXACT, UNKNOWN, Database, Release, Terms
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names
-from ksdp.audit.specs.models import parse_spec
+
+from ..plans import planned
 
 SHOWN = 1e-9
 """On the wire a smaller number is zero."""
@@ -134,9 +133,8 @@ def test_what_shows_absence() -> None:
 
 def plan_of(rows: sp.csr_array, **changes: Any) -> Plan:
     design = {"party_size": 3, "with_runs": 50} | changes.pop("design", {})
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1}} | changes
-    ids = np.array([f"d{n}" for n in range(rows.shape[0])])
-    return make_plan(Opened.of(parse_spec(tables | {"design": design}), Corpus(rows, ids)))
+    corpus = Corpus(rows, np.array([f"d{n}" for n in range(rows.shape[0])]))
+    return planned(corpus, {"name": "pd-svd", "rank": 1}, design=design, **changes)
 
 
 @pytest.mark.absence
@@ -187,10 +185,11 @@ def test_of_groups_v_alone_proves_no_absence() -> None:
     """A sum of rows may be longer than all of them: whoever is in may still leave no trace."""
     groups = np.repeat([f"g{n}" for n in range(len(LINKED.toarray()) // 2)], 2)
     corpus = Corpus(LINKED[: len(groups)], np.arange(len(groups)).astype(str), group=groups)
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1, "opens": "final"}}
-    design = {"unit": "group", "party_size": 2, "with_runs": 30}
-    plan = make_plan(Opened.of(parse_spec({**tables, "design": design, "decision": {"margin": 0.1}}), corpus))
-    assert plan.absent is None
+    final, design = (
+        {"name": "pd-svd", "rank": 1, "opens": "final"},
+        {"unit": "group", "party_size": 2, "with_runs": 30},
+    )
+    assert planned(corpus, final, design=design, decision={"margin": 0.1}).absent is None
 
 
 def test_the_pull_on_v_is_that_of_plain_loops() -> None:

@@ -16,11 +16,10 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, coverage_of, enumerated, telling_numbers, unlearnt
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.pilot import crossed_runs
+
+from ..plans import planned
 
 Matrix = NDArray[np.float64]
 Function = Callable[[sp.csr_array, np.random.Generator], Any]
@@ -39,11 +38,11 @@ def plan_of(
     """The plan of an audit of a function, or of one of our mechanisms, of so many incomes."""
     corpus = Corpus(canonical(sp.csr_array(INCOMES[:documents])), np.array([f"d{n}" for n in range(documents)]))
     design = {"party_size": share, "with_runs": with_runs}
-    tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "decision": {"margin": margin}}
+    tables = {"design": design, "decision": {"margin": margin}}
     if isinstance(function, str):
-        return make_plan(Opened.of(parse_spec(tables | {"mechanism": {"name": function} | parameters}), corpus))
+        return planned(corpus, {"name": function} | parameters, **tables)
     with lent({"own": function_mechanism("own", function, corpus.matrix[:10])}):
-        return make_plan(Opened.of(parse_spec(tables | {"mechanism": {"name": "own"}}), corpus))
+        return planned(corpus, {"name": "own"}, **tables)
 
 
 def bits_of(function: Function | str, **settings: Any) -> float:

@@ -8,20 +8,17 @@ from ksdp.audit.contract import Database
 from ksdp.audit.corpus.groups import make_units
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import NULL_CONTROLS, Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import measure, run_observables, sample
 from ksdp.audit.specs.design import Block
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 from ksdp.audit.verdicts.looks import Stage
 
+from ..plans import planned
+
 
 def plan_of(corpus: Corpus, **design) -> Plan:
-    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables |= {"design": {"party_size": 30, "with_runs": 40} | design}
-    return make_plan(Opened.of(parse_spec(tables), corpus))
+    return planned(corpus, seed=3, design={"party_size": 30, "with_runs": 40} | design)
 
 
 def test_a_group_was_handed_over_when_all_of_its_documents_were() -> None:

@@ -9,18 +9,17 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Observables, Release, Traits
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.proofs import copies_bound
 from ksdp.audit.registry import lent
 from ksdp.audit.results.summarise import bound_summary, void_where_contradicted
 from ksdp.audit.runs import measure, sample
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import told_by_count, told_by_independent_count
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.looks import Look, after_certificate, after_look
+
+from ..plans import planned
 
 SOUND = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)
 
@@ -38,9 +37,7 @@ def corpus() -> Corpus:
 
 def plan_of(corpus: Corpus, **changes: Any) -> Plan:
     design = {"party_size": 30, "with_runs": 60} | changes.pop("design", {})
-    mechanism = {"name": "pd-svd", "rank": 2}
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": mechanism, **changes, "design": design}
-    return make_plan(Opened.of(parse_spec(tables), corpus))
+    return planned(corpus, design=design, **changes)
 
 
 def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:

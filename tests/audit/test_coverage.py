@@ -1,5 +1,7 @@
 """Coverage: every array that a run opens is read by a tested statistic, or nothing is clear."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -22,19 +24,14 @@ from ksdp.audit.coverage import (
 )
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.schema import final_output, opened, recorded
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistic import Documents, TableStatistic
+
+from ..plans import planned
 
 pytestmark = pytest.mark.usefixtures("many_documents")
 SMALL = {"rank": 2, "iterations": 3}
-
-
-def plan_of(corpus: Corpus, mechanism: dict, **sections):
-    tables = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 20, "with_runs": 40}}
-    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism} | sections), corpus))
+plan_of = partial(planned, design={"party_size": 20, "with_runs": 40})
 
 
 def but_followed(plan) -> list[str]:

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from ksdp.api.given import lent_statistic
 from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import (
     Plan,
     bytes_a_document,
@@ -18,12 +17,12 @@ from ksdp.audit.plan import (
     reads_one_document,
     strongest_alone,
 )
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistic import Documents
 from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.verdicts.looks import Stage
+
+from ..plans import planned
 
 MANY = 1100
 
@@ -39,10 +38,8 @@ def corpus() -> Corpus:
 def plan_of(
     corpus: Corpus, design: dict[str, Any] | None = None, statistics: dict[str, Any] | None = None, **store: Any
 ) -> Plan:
-    tables: dict[str, Any] = {"seed": 5, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     design = design or {"party_size": 0.03, "with_runs": 12}
-    tables |= {"design": design, "statistics": statistics or {}, "store": store}
-    return make_plan(Opened.of(parse_spec(tables), corpus))
+    return planned(corpus, seed=5, design=design, statistics=statistics or {}, store=store)
 
 
 def test_small_audits_keep_their_values_unless_asked(corpus: Corpus) -> None:

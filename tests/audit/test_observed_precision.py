@@ -1,5 +1,6 @@
 """In which precision an audit looks at what is announced, and what single precision would hide."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,20 +10,15 @@ import scipy.sparse as sp
 from ksdp.audit.contract import Database, Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.opened import Opened
-from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import run_observables
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistic import Documents, Pool
 from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
 from ksdp.audit.statistics.linear.releases import LinearSums
 from ksdp.audit.verdicts.laws import ks_table
 
+from ..plans import planned
 
-def plan_of(corpus: Corpus, mechanism: dict[str, Any], **sections: Any) -> Plan:
-    tables = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 0.5, "with_runs": 30}}
-    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism} | sections), corpus))
+plan_of = partial(planned, design={"party_size": 0.5, "with_runs": 30})
 
 
 @pytest.mark.parametrize("opens", ["every round", "final"])

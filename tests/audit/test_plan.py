@@ -1,6 +1,7 @@
 """Plans: what is refused before work, what identifies runs, and who is in a database."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import SpecError
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import database_of
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.simulated import SimulatedStatistic
+
+from ..plans import planned
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Counted:
         return Observables({"rows": np.array([float(database.rows)])})
 
 
-def plan_of(corpus: Corpus, **sections) -> Plan:
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables["design"] = {"party_size": 20, "with_runs": 30}
-    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
+plan_of = partial(planned, design={"party_size": 20, "with_runs": 30})
 
 
 @pytest.mark.parametrize(
@@ -249,8 +246,7 @@ def measured_plan(mechanism: dict[str, Any], **parties: int) -> Plan:
     rows = rng.dirichlet(np.full(4, 0.3), COUNT) @ rng.random((4, WIDE)) + 0.3 * rng.random((COUNT, WIDE))
     rows *= rng.random(rows.shape) < 0.7
     corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(COUNT)]))
-    tables: dict[str, Any] = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 15, "with_runs": 10}}
-    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism, "parties": parties}), corpus))
+    return planned(corpus, mechanism, design={"party_size": 15, "with_runs": 10}, parties=parties)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ import scipy.sparse as sp
 from ksdp.audit import registry as module
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, own_code, own_modules, select_statistics, source_digest, statistics
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.specs.own_names import names_own_code
 from ksdp.audit.statistic import Statistic
+
+from ..plans import planned
 
 
 def test_every_installed_statistic_keeps_its_contract() -> None:
@@ -237,8 +236,7 @@ def test_an_environment_within_the_folder_is_not_looked_into(
 def plan_of(**mechanism):
     rng = np.random.default_rng(0)
     corpus = Corpus(sp.csr_array(rng.poisson(0.4, (40, 6)).astype(float)), np.arange(40).astype(str))
-    tables = {"corpus": {"path": "x.npz"}, "mechanism": mechanism, "design": {"party_size": 0.3, "with_runs": 8}}
-    return make_plan(Opened.of(parse_spec(tables), corpus))
+    return planned(corpus, mechanism, seed=0, design={"party_size": 0.3, "with_runs": 8})
 
 
 @pytest.mark.parametrize(

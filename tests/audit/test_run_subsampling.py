@@ -1,5 +1,6 @@
 """Which runs a test reads: decided by seed and bits, as strong as all of them, and the same values."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,6 @@ from hypothesis import strategies as st
 from ksdp.audit.contract import Observables, Release
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.opened import Opened
-from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.run_subsampling import (
     EVERY_RUN,
     RunSubsampling,
@@ -24,16 +22,13 @@ from ksdp.audit.run_subsampling import (
 )
 from ksdp.audit.runs import STRONGEST, lane_documents, measure, sample
 from ksdp.audit.specs.design import Block
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.plain import statistics_of_arrays
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.looks import FRESH, Stage
 
+from ..plans import planned
 
-def plan_of(corpus: Corpus, **sections) -> Plan:
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables["design"] = {"party_size": 4, "with_runs": 100}
-    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
+plan_of = partial(planned, design={"party_size": 4, "with_runs": 100})
 
 
 def obvious(held: list[bool], kept: list[bool], width: int) -> list[int]:

@@ -13,25 +13,16 @@ import pytest
 import ksdp
 from ksdp.audit.errors import ClearanceError, DamagedFile, InputError, SpecError
 
+from ..specs import spec_text
 from ..typed import typed
 
 APPETITE = "margin = 0.3\nlevel = 0.05\nproof = 'every attack'\n"
-SPEC = """
-[corpus]
-path = "rows.csv"
-format = "table"
-id = "who"
-party = "house"
-[mechanism]
-name = "moments"
-rank = 2
-advantage = 0.3
-[design]
-party_size = 0.5
-with_runs = 10
-[decision]
-margin = 0.3
-"""
+SPEC = {
+    "corpus": {"path": "rows.csv", "format": "table", "id": "who", "party": "house"},
+    "mechanism": {"name": "moments", "rank": 2, "advantage": 0.3},
+    "design": {"party_size": 0.5, "with_runs": 10},
+    "decision": {"margin": 0.3},
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.insert(0, "who", [f"row-{n}" for n in range(60)])
     table.insert(1, "house", ["Graz"] * 20 + ["Linz"] * 40)
     table.to_csv(folder / "rows.csv", index=False)
-    (folder / "proved.toml").write_text(SPEC)
-    (folder / "open.toml").write_text(SPEC.replace('"moments"', '"pd-svd"').replace("advantage = 0.3\n", ""))
+    (folder / "proved.toml").write_text(spec_text(SPEC))
+    (folder / "open.toml").write_text(spec_text(SPEC, mechanism={"name": "pd-svd", "advantage": None}))
     (folder / "appetite.toml").write_text(APPETITE)
     (folder / "tolerant.toml").write_text(
         "margin = 0.3\nlevel = 0.05\nmost_sensitive = 0.9\nmost_undecided = 0.9\n"

@@ -15,17 +15,9 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import open_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
-SPEC = """
-seed = {seed}
-[corpus]
-path = "{corpus}"
-[mechanism]
-name = "pd-svd"
-rank = 2
-[design]
-party_size = 20
-with_runs = 20
-"""
+from ..specs import spec_text
+
+SPEC = {"mechanism": {"name": "pd-svd", "rank": 2}, "design": {"party_size": 20, "with_runs": 20}}
 READ_ONLY = 'mount -t tmpfs none "$0" && cp -r "$1" "$0/store" && mount -o remount,ro "$0" && shift && exec "$@"'
 READERS = (["list"], ["show", "{audit}"], ["log"], ["audit", "spec.toml"])
 WRITERS = (
@@ -48,7 +40,7 @@ def no_mounts() -> bool:
 def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
     for seed, name in ((1, "spec.toml"), (2, "other.toml")):
-        (tmp_path / name).write_text(SPEC.format(seed=seed, corpus=tmp_path / "c.npz"))
+        (tmp_path / name).write_text(spec_text(SPEC, seed=seed, corpus={"path": str(tmp_path / "c.npz")}))
     summary = run_audit(open_spec(*read_spec_file(tmp_path / "spec.toml")), tmp_path / "store", HERE)
     mount = tmp_path / "mount"
     mount.mkdir()
@@ -80,7 +72,8 @@ FULL = 'mount -t tmpfs -o size=256k none "$0" && exec "$@"'
 @pytest.mark.parametrize(("where", "says"), [(["--here", "1"], "No space left"), (["--dask", "1"], "server.log")])
 def test_a_full_disk_is_one_line(where: list[str], says: str, tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
-    (tmp_path / "spec.toml").write_text(SPEC.format(seed=1, corpus=tmp_path / "c.npz").replace("= 20", "= 25"))
+    larger = {"corpus": {"path": str(tmp_path / "c.npz")}, "design": {"party_size": 25, "with_runs": 25}}
+    (tmp_path / "spec.toml").write_text(spec_text(SPEC, seed=1, **larger))
     (tmp_path / "full").mkdir()
     command = ("audit", "spec.toml", *where, "--store", str(tmp_path / "full" / "store"))
     ksdp = [sys.executable, "-m", "ksdp", *command]

@@ -21,22 +21,15 @@ from ksdp.flows.screening.clear import Signing, clear, mechanism_identity
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
+from ..specs import spec_text
+
 ROOT = Path(__file__).resolve().parents[2]
-SPEC = """
-[corpus]
-path = "x.csv"
-[mechanism]
-name = "{mechanism}"
-[design]
-party_size = 0.25
-with_runs = 10
-fresh_runs = 0
-[statistics]
-families = {families}
-names = {names}
-"""
+SPEC = {
+    "corpus": {"path": "x.csv"},
+    "design": {"party_size": 0.25, "with_runs": 10, "fresh_runs": 0},
+    "statistics": {"families": [], "names": []},
+}
 GOOD = (ROOT / "examples" / "own-mechanism" / "noisy_sum.py").read_text(encoding="utf-8")
-STATISTIC = '["{module}:along_the_sum"]'
 
 
 @pytest.fixture(autouse=True)
@@ -46,12 +39,12 @@ def _clean_path() -> Iterator[None]:
     sys.path[:] = before
 
 
-def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STATISTIC) -> Summary:
+def audit(folder: Path, code: str) -> Summary:
     module = f"own_{folder.name}".replace("-", "_")
     (folder / f"{module}.py").write_text(code, encoding="utf-8")
     (folder / "x.csv").write_text("a,b\n" + "".join(f"{n},{n % 3}\n" for n in range(1, 21)), encoding="utf-8")
-    spec = SPEC.format(mechanism=f"{module}:{mechanism}", families="[]", names=names.replace("{module}", module))
-    (folder / "spec.toml").write_text(spec, encoding="utf-8")
+    own = {"mechanism": {"name": f"{module}:NoisySum"}, "statistics": {"names": [f"{module}:along_the_sum"]}}
+    (folder / "spec.toml").write_text(spec_text(SPEC, **own), encoding="utf-8")
     return run_audit(open_spec(*read_spec_file(folder / "spec.toml")), folder / "store", HERE)
 
 
@@ -135,6 +128,6 @@ def test_edited_code_is_neither_signed_nor_let_through_and_what_it_imports_is_ru
 
 
 def test_what_lies_beside_other_peoples_files_is_never_imported(tmp_path: Path) -> None:
-    (tmp_path / "spec.toml").write_text(SPEC.format(mechanism="evil:Evil", families="[]", names="[]"))
+    (tmp_path / "spec.toml").write_text(spec_text(SPEC, mechanism={"name": "evil:Evil"}))
     read_spec_file(tmp_path / "spec.toml", own_code=False)
     assert str(tmp_path) not in sys.path

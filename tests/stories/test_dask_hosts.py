@@ -22,26 +22,18 @@ from ksdp.storage.readers.spec_files import read_spec_file
 from ..buckets import bucket
 from ..hosts import Host, hosts, kill, why_no_hosts
 from ..ports import free_ports
+from ..specs import spec_text
 
 pytestmark = pytest.mark.e2e
 
-SPEC = """
-seed = 5
-[corpus]
-path = "{corpus}"
-text = "text"
-id = "id"
-[mechanism]
-name = "pd-svd"
-rank = 3
-[design]
-kind = "literal"
-party_size = 12
-with_runs = 40
-documents = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
-[statistics]
-families = ["geometry"]
-"""
+DOCUMENTS = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
+SPEC = {
+    "seed": 5,
+    "corpus": {"text": "text", "id": "id"},
+    "mechanism": {"name": "pd-svd", "rank": 3},
+    "design": {"kind": "literal", "party_size": 12, "with_runs": 40, "documents": DOCUMENTS},
+    "statistics": {"families": ["geometry"]},
+}
 
 
 @pytest.fixture
@@ -93,7 +85,7 @@ def test_hosts_that_share_nothing_give_the_same_table(
     if (why := why_no_hosts()) is not None:
         pytest.skip(why)
     logs, python = tmp_path_factory.mktemp("logs"), [sys.executable, "-m"]
-    spec = SPEC.format(corpus=given)
+    spec = spec_text(SPEC, corpus={"path": str(given)})
     (tmp_path / "plain.toml").write_text(spec)
     alone = run_audit(open_spec(*read_spec_file(tmp_path / "plain.toml")), tmp_path / "alone", HERE)
 

@@ -19,6 +19,7 @@ from ksdp.storage.readers.spec_files import read_spec_file
 
 from ..flows.audits.test_kills import found
 from ..flows.test_canary import CANARY, files_with, write_mail
+from ..specs import spec_text
 
 pytestmark = pytest.mark.e2e
 
@@ -26,28 +27,20 @@ MARKS = {"worker": "forkserver", "server": "prefect_child"}
 """What stands in the command line of the processes of an audit."""
 STOPPED = "stopped; the same command goes on, or begins again if nothing is stored."
 SERVER_GONE = re.compile(r"error: the Prefect server stopped \(exit -9; see .*\): the same command goes on")
-SPEC = """
-seed = 22
-[corpus]
-path = "mail.jsonl"
-text = "body"
-id = "id"
-[mechanism]
-name = "pd-svd"
-rank = 2
-[design]
-party_size = 0.3
-with_runs = 1500
-[statistics]
-families = ["paper"]
-"""
+SPEC = {
+    "seed": 22,
+    "corpus": {"path": "mail.jsonl", "text": "body", "id": "id"},
+    "mechanism": {"name": "pd-svd", "rank": 2},
+    "design": {"party_size": 0.3, "with_runs": 1500},
+    "statistics": {"families": ["paper"]},
+}
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     """Of texts, every third with a word that no other file may hold."""
     write_mail(tmp_path / "mail.jsonl")
-    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "spec.toml").write_text(spec_text(SPEC))
     return tmp_path / "spec.toml"
 
 

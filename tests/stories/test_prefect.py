@@ -26,6 +26,7 @@ from ksdp.storage.keys import load_public, make_identity
 
 from ..fences import fences
 from ..servers import own_server
+from ..specs import spec_text
 
 pytestmark = pytest.mark.e2e
 
@@ -33,19 +34,12 @@ KEEP = """
 from prefect.blocks.system import Secret
 Secret(value=open("{key}").read()).save("ada-key", overwrite=True)
 """
-SIGNED = """
-[corpus]
-path = "counts.npz"
-[mechanism]
-name = "moments"
-rank = 2
-advantage = 0.3
-[design]
-party_size = 0.5
-with_runs = 30
-[decision]
-margin = 0.3
-"""
+SIGNED = {
+    "corpus": {"path": "counts.npz"},
+    "mechanism": {"name": "moments", "rank": 2, "advantage": 0.3},
+    "design": {"party_size": 0.5, "with_runs": 30},
+    "decision": {"margin": 0.3},
+}
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +54,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         yield named
 
 
-SPEC = """
-seed = 3
-[corpus]
-path = "counts.npz"
-[mechanism]
-name = "pd-svd"
-rank = 3
-[design]
-party_size = 0.2
-with_runs = 20
-[statistics]
-families = ["geometry"]
-[decision]
-margin = 0
-"""
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "counts.npz"},
+    "mechanism": {"name": "pd-svd", "rank": 3},
+    "design": {"party_size": 0.2, "with_runs": 20},
+    "statistics": {"families": ["geometry"]},
+    "decision": {"margin": 0},
+}
 
 
 def test_a_secret_is_refused_where_it_is_none(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +100,8 @@ def test_a_worker_of_a_pool_runs_what_was_deployed(server: dict[str, str], tmp_p
     project = fences("prefect.md", "yaml")[0]
     sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(np.random.default_rng(11).poisson(0.6, (120, 60)) + 0.0))
     path, signed = tmp_path / "deployed.toml", tmp_path / "signed.toml"
-    path.write_text(SPEC)
-    signed.write_text(SIGNED)
+    path.write_text(spec_text(SPEC))
+    signed.write_text(spec_text(SIGNED))
     key = make_identity(tmp_path, "ada").private
     for said, here in {
         "spec: /data/mail.toml, ": f"spec: {path}, workers: 1, ",

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
-from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.audits.steps import Tally
 from ksdp.flows.interruption import listening
 from ksdp.flows.prepare import prepare_stored
 from ksdp.tasks import blocks
 
+from ..plans import planned
 from ..topics import corpus_of_topics
 
 
@@ -29,12 +27,8 @@ class Heard(list[int]):
 
 def test_runs_of_a_block_under_way_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_LOOK_SECONDS", 0.002)
-    spec = {
-        "corpus": {"path": "x"},
-        "mechanism": {"name": "pd-svd", "rank": 2},
-        "design": {"party_size": 30, "with_runs": 30},
-    }
-    ready = prepare_stored(make_plan(Opened.of(parse_spec(spec), corpus_of_topics())), tmp_path, may_sample=True)
+    plan = planned(corpus_of_topics(), seed=0, design={"party_size": 30, "with_runs": 30})
+    ready = prepare_stored(plan, tmp_path, may_sample=True)
     with listening(Heard()) as heard:
         tally = Tally()
         with blocks.followed(ready.ref, tally.tell):

@@ -10,9 +10,6 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError, Unreachable
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.storage.audits.stages import write_stage
@@ -24,6 +21,8 @@ from ksdp.tasks import slices as tested
 from ksdp.tasks.audit_ref import folders_of, open_plan
 from ksdp.tasks.blocks import all_whole, compute_block
 from ksdp.tasks.remote import at_worker, computing_versions, published
+
+from ..plans import planned
 
 
 @pytest.fixture
@@ -48,11 +47,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared(corpus: Corpus, store: Path, url: str | None = None) -> Prepared:
-    tables: dict[str, Any] = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables |= {"design": {"party_size": 10, "with_runs": 30}}
-    tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
-    tables |= {"cluster": {"blocks": url}} if url else {}
-    return prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), store, may_sample=True)
+    alone, cluster = {"families": [], "names": ["row-space-energy"]}, {"cluster": {"blocks": url}} if url else {}
+    plan = planned(corpus, seed=3, design={"party_size": 10, "with_runs": 30}, statistics=alone, **cluster)
+    return prepare_stored(plan, store, may_sample=True)
 
 
 def on_workers(ready: Prepared, corpus: Corpus) -> list[Any]:

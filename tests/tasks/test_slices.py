@@ -9,9 +9,7 @@ import pytest
 from ksdp.audit import runs
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.design import Balanced, Literal, Shared
 from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import judge_controls
@@ -21,12 +19,14 @@ from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
 from ksdp.audit.verdicts.verdict import Verdict
-from ksdp.flows.prepare import prepare_stored
+from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks import slices as tested
+from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import compute_block
 
+from ..plans import planned
 from ..topics import corpus_of_topics
 
 
@@ -45,11 +45,14 @@ DESIGNS = {
 }
 
 
+def prepared(corpus: Corpus, store: Path, *names: str, design: dict = DESIGNS["shared"], **sections) -> Prepared:
+    plan = planned(corpus, seed=3, design=design, statistics={"families": [], "names": list(names)}, **sections)
+    return prepare_stored(plan, store, may_sample=True)
+
+
 def audited(corpus: Corpus, store: Path, design: dict, **sections) -> tuple[Controls, ArmTests, Plan]:
     """Sample, store, read, test and judge, as the flow does; what became of controls and documents."""
-    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "design": design}
-    tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
-    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables | sections), corpus)), store, may_sample=True)
+    ready = prepared(corpus, store, "row-space-energy", design=design, **sections)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
     parts = tested.slices(ready.plan)
@@ -128,20 +131,23 @@ def test_bits_of_other_databases_void_the_audit(
         assert judged.canaries_smallest_distance < 0.6
 
 
-def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
-    """What the canaries of the fresh runs say, beside the effects of two documents."""
-    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": ["row-space-energy"]}}
-    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), store, may_sample=True)
-    plan, rows = ready.plan, np.array([4, 70])
-    stage = Stage(FRESH, fresh_seed(plan.design.seed), 40, rows, ("row-space-energy",))
-    write_stage(Store(store).audit(ready.ref.audit), stage)
+def fresh_of(ready: Prepared, rows: np.ndarray, *names: str, strongest: np.ndarray | None = None) -> AuditRef:
+    """Its fresh runs of these documents, done like all others."""
+    stage = Stage(FRESH, fresh_seed(ready.plan.design.seed), 40, rows, names, strongest=strongest)
+    write_stage(Store(Path(ready.ref.store)).audit(ready.ref.audit), stage)
     fresh = ready.ref.at(FRESH)
     for ref in (ready.ref, fresh):
         for block in tested.open_plan(ref).blocks:
             compute_block(ref, block)
-    wanted = [tested.Flagged(int(row), "row-space-energy") for row in rows]
-    found = tested.measure_effects(ready.ref, fresh, tested.Slice(0, 0), wanted)
+    return fresh
+
+
+def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
+    """What the canaries of the fresh runs say, beside the effects of two documents."""
+    name, rows = "row-space-energy", np.array([4, 70])
+    ready = prepared(corpus, store, name)
+    wanted = [tested.Flagged(int(row), name) for row in rows]
+    found = tested.measure_effects(ready.ref, fresh_of(ready, rows, name), tested.Slice(0, 0), wanted)
     assert [effect.row for effect in found.effects] == rows.tolist()
     return found.canaries
 
@@ -152,20 +158,11 @@ def test_effects_are_the_same_however_many_columns_are_read_together(
 ) -> None:
     """Every document by its own column; the fresh runs hold that one alone, or all of them."""
     names = ("row-space-energy", "missing-weight")
-    tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": list(names)}}
-    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), tmp_path, may_sample=True)
-    plan, rows = ready.plan, np.arange(5, 25)
-    order = tuple(statistic.name for statistic in plan.statistics)
+    ready, rows = prepared(corpus, tmp_path, *names), np.arange(5, 25)
+    order = [statistic.name for statistic in ready.plan.statistics]
     wanted = [tested.Flagged(int(row), names[int(row) % 3 == 0]) for row in rows]
     strongest = np.array([order.index(flag.column) for flag in wanted]) if alone else None
-    stage = Stage(FRESH, fresh_seed(plan.design.seed), 40, rows, order, strongest=strongest)
-    write_stage(Store(tmp_path).audit(ready.ref.audit), stage)
-    fresh = ready.ref.at(FRESH)
-    for ref in (ready.ref, fresh):
-        for block in tested.open_plan(ref).blocks:
-            compute_block(ref, block)
-    part = tested.Slice(0, 0)
+    fresh, part = fresh_of(ready, rows, *order, strongest=strongest), tested.Slice(0, 0)
     together = tested.measure_effects(ready.ref, fresh, part, wanted).effects
     each = [tested.measure_effects(ready.ref, fresh, part, [flag]).effects[0] for flag in wanted]
     assert together == sorted(each, key=lambda effect: (effect.column, effect.row))

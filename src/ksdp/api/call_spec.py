@@ -115,8 +115,10 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> Opened:
             )
         draft = parse_spec({**tables, "mechanism": {"name": "draft"}})
         made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
-        tables["mechanism"] = {"name": lent_key(made, mechanism, own.get("version"))}
-        objects[tables["mechanism"]["name"]] = made
+        # What follows the contract has a name and a version that mean something.
+        name = given.lent_name(str(made.name), own.get("version")) if made is mechanism else str(made.name)
+        tables["mechanism"] = {"name": name}
+        objects[name] = made
         if made is not mechanism and "families" not in tables["statistics"]:  # a function's arrays have any names
             tables["statistics"]["families"] = ()
     return Opened.of(parse_spec(tables), corpus, objects)
@@ -152,13 +154,6 @@ def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> Collection
                 f"{meant(name, [*KEYS, *_OWN, *parameters])}its parameters are {', '.join(parameters)}."
             )
     return parameters
-
-
-def lent_key(made: Any, mechanism: Any, version: Any) -> str:
-    """Name in the spec; a mechanism that follows the contract has a name and a version that mean something."""
-    if made is mechanism:
-        return given.lent_name(str(made.name), version)
-    return str(made.name)
 
 
 def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

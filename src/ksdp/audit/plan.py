@@ -217,13 +217,10 @@ class Plan:
         """Which values are measured, given a block's bits, shape (n_documents + CONTROLS, n_runs); None: all."""
         if self.reading.all:
             return None
+        seed, population = self.design.seed, len(self.units) + CONTROLS
         numbers = np.concatenate([self.design.targets(block.lane), len(self.units) + np.arange(CONTROLS)])
-        return inclusion | self._keeps(block, numbers)[:, None]
-
-    def _keeps(self, block: Block, numbers: Rows) -> NDArray[np.bool_]:
-        """Whether a block keeps the without runs of units and controls of these numbers."""
-        population = len(self.units) + CONTROLS
-        return kept_without(self.design.seed, block, numbers, population, self.block_runs, self.reading)
+        keeps = kept_without(seed, block, numbers, population, self.block_runs, self.reading)
+        return inclusion | keeps[:, None]
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.

@@ -173,7 +173,8 @@ def planned_runs(
     block_runs = _block_runs(design, kept)
     every, drawn = _partly_read(spec, design, block_runs)
     looks = planned_looks(spec, drawn, block_runs * every)
-    if _reads_all(statistics):
+    by_place = any(statistic.family == _BY_PLACE for statistic in statistics)
+    if by_place or not reads_one_document(statistics):
         return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
     # A first look of few blocks reads all of them.
     lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
@@ -203,11 +204,6 @@ def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Desi
     multiple = every * block_runs
     runs = multiple * math.ceil(design.runs * more_runs(design.share, every) / multiple)
     return every, dataclasses.replace(design, runs=runs)
-
-
-def _reads_all(statistics: Sequence[Statistic]) -> bool:
-    by_place = any(statistic.family == _BY_PLACE for statistic in statistics)
-    return by_place or not reads_one_document(statistics)
 
 
 def planned_statistics(
@@ -259,8 +255,8 @@ def _simulated(
     mechanism: Mechanism, shown: ReleaseSchema, holdings: Holdings, others: Sequence[Statistic], *, by_name: bool
 ) -> tuple[tuple[Release, ...], str]:
     """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
-    if untrained := _untrained(mechanism):
-        return (), untrained
+    if isinstance(mechanism, RecordedRuns) and not mechanism.learnt:
+        return (), f"a mechanism that can be run, or {ENOUGH} recorded runs"
     if is_own(mechanism) or by_name:  # of somebody's own mechanism no other statistic knows anything
         return shown.read, ""
     if rounds_solved(mechanism, shown.read, holdings.unknown):
@@ -283,11 +279,6 @@ def _further(mechanism: Mechanism, holdings: Holdings, learnt: Sequence[Release]
         return 0
     units, numbers = holdings.units, numbers_and_products(learnt)
     return further_runs(int(units.sizes.sum()), units.matrix.shape[1], numbers, holdings.share, margin)
-
-
-def _untrained(mechanism: Mechanism) -> str:
-    recorded = isinstance(mechanism, RecordedRuns) and not mechanism.learnt
-    return f"a mechanism that can be run, or {ENOUGH} recorded runs" if recorded else ""
 
 
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:

@@ -119,11 +119,9 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
     if not as_json:
         tell_exclusions(out.exclusions)
         typer.echo(f"report  {out.report}", err=True)
-    raise typer.Exit(0 if out.clearance else 5 if out.outcome == "void" else _not_signed(out))
-
-
-def _not_signed(out: ScreenSummary) -> int:
-    return verdicts_code(out.rounds[-1].verdicts.as_dict()) or 4
+    if out.clearance or out.outcome == "void":
+        raise typer.Exit(0 if out.clearance else 5)
+    raise typer.Exit(verdicts_code(out.rounds[-1].verdicts.as_dict()) or 4)
 
 
 def verify(

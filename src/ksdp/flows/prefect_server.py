@@ -167,8 +167,10 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
             with sharing_address(home, url) if calendar else contextlib.nullcontext():
                 yield Server(url, process, log, password)
         finally:
-            if process.poll() is None:
-                _flush()
+            if process.poll() is None:  # it takes what Prefect still holds, which would try for up to a minute
+                for sender in _senders():
+                    with contextlib.suppress(Exception):
+                        sender.drain_all(timeout=5)
             process.terminate()
             try:
                 process.wait(timeout=10)
@@ -192,13 +194,6 @@ def _senders() -> list[Any]:
     from prefect.logging.handlers import APILogWorker
 
     return [APILogWorker, EventsWorker]
-
-
-def _flush() -> None:
-    """Let Prefect send what it still holds: once its server is gone it would keep trying for up to a minute."""
-    for sender in _senders():
-        with contextlib.suppress(Exception):
-            sender.drain_all(timeout=5)
 
 
 def _give_up() -> None:

@@ -76,7 +76,10 @@ class LocalWorkers:
             except BrokenProcessPool as error:
                 if self._pool is not None:
                     self._pool.shutdown()  # it ends the others, and waits for how each has ended
-                self._pool, why = None, _death([process.exitcode for process in processes])
+                # The first one's end: the pool itself has ended the others by SIGTERM.
+                others = -signal.SIGTERM
+                codes = (process.exitcode for process in processes)
+                self._pool, why = None, ended_by(next((code for code in codes if code != others), others))
                 losses = losses + 1 if len(results) == before else 1
                 if losses > MOST_LOSSES:
                     raise KsdpError(
@@ -154,11 +157,6 @@ def ended_by(code: int | None) -> str:
         return "ended for a reason that nobody saw" if code in (None, 0, 255) else f"ended with status {code}"
     why = signal.strsignal(-code) or "an unknown signal"
     return f"killed by signal {-code}: " + ("out of memory, or somebody killed it" if code == -9 else why.lower())
-
-
-def _death(codes: Sequence[int | None]) -> str:
-    """How the first one ended, where the pool itself has ended the others by SIGTERM."""
-    return ended_by(next((code for code in codes if code != -signal.SIGTERM), -signal.SIGTERM))
 
 
 def _begin(alive: Connection) -> None:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from ksdp.audit.corpus.groups import make_units, unit_count, unit_names
 from ksdp.audit.corpus.matrix import Corpus, canonical, restrict, unit_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import database_of, lane_documents, measure, sample
 from ksdp.audit.specs.design import Block
-from ksdp.audit.specs.models import parse_spec
+
+from ...plans import planned
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +25,8 @@ def grouped(corpus: Corpus) -> Corpus:
 
 
 def plan_of(corpus: Corpus, **sections) -> Plan:
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
-    tables["design"] = {"party_size": 6, "with_runs": 40, "unit": "group"} | sections.pop("design", {})
-    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
+    design = {"party_size": 6, "with_runs": 40, "unit": "group"} | sections.pop("design", {})
+    return planned(corpus, design=design, **sections)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(0, 2**32 - 1))

@@ -43,6 +43,7 @@ ONE = SecSum(np.zeros(2))
         ((ONE, ONE), "others are not"),
         ((SecSum(np.zeros(3)),), "different things"),
         ((NormedSecSum(np.zeros(2)),), "different things"),
+        ((NoisySum(np.zeros(2), 1.0),), "different things"),
         ((Sizes(2),), "different things"),
     ],
 )

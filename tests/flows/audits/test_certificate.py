@@ -8,34 +8,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-SPEC = """
-seed = 3
-[corpus]
-path = "counts.npz"
-[mechanism]
-name = "noisy"
-mechanism = "pd-svd"
-noise = 1.0
-scale = {scale}
-parameters = {{ rank = 2, opens = "final" }}
-[design]
-party_size = 0.3
-with_runs = 10
-documents = 24
-[decision]
-margin = 0.4
-[certificate]
-pairs = 60
-[statistics]
-families = ["geometry"]
-"""
+from ...specs import spec_text
+
+FINAL = {"rank": 2, "opens": "final"}
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "counts.npz"},
+    "mechanism": {"name": "noisy", "mechanism": "pd-svd", "noise": 1.0, "parameters": FINAL},
+    "design": {"party_size": 0.3, "with_runs": 10, "documents": 24},
+    "decision": {"margin": 0.4},
+    "certificate": {"pairs": 60},
+    "statistics": {"families": ["geometry"]},
+}
 
 
 @pytest.fixture
 def certified(corpus_folder: Path) -> Callable[[float], Path]:
     def write(scale: float) -> Path:
         path = corpus_folder / f"certified-{scale}.toml"
-        path.write_text(SPEC.format(scale=scale))
+        path.write_text(spec_text(SPEC, mechanism={"scale": scale}))
         return path
 
     return write

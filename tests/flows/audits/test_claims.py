@@ -15,21 +15,15 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.audits.claims import run_claim, run_once
 
-SPEC = """
-seed = 3
-[corpus]
-path = "counts.npz"
-[mechanism]
-name = "{mechanism}"
-rank = 2
-iterations = 2
-epsilon = 1.0
-[design]
-party_size = 0.2
-with_runs = 8
-[statistics]
-families = ["geometry"]
-"""
+from ...specs import spec_text
+
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "counts.npz"},
+    "mechanism": {"rank": 2, "iterations": 2, "epsilon": 1.0},
+    "design": {"party_size": 0.2, "with_runs": 8},
+    "statistics": {"families": ["geometry"]},
+}
 PROVED = r"at delta 1e-05; proved on its worst case: at least ([\d.]+) \(150 runs an arm, confidence 95 ?%\)"
 
 
@@ -38,7 +32,7 @@ def test_the_claim_stands_beside_what_was_proved(
     mechanism: str, code: int, ksdp: Callable, pages: Callable, corpus_folder: Path, tmp_path: Path
 ) -> None:
     spec = corpus_folder / f"claim-{mechanism}.toml"
-    spec.write_text(SPEC.format(mechanism=mechanism))
+    spec.write_text(spec_text(SPEC, mechanism={"name": mechanism}))
     for attempt in range(
         3
     ):  # real parties' noise has no seed, and one true claim in twenty may be refuted by chance
@@ -144,7 +138,7 @@ def test_one_run_of_what_claims_nothing_is_a_bound_and_recorded_runs_are_refused
     tmp_path: Path, ksdp: Callable, corpus_folder: Path
 ) -> None:
     spec = corpus_folder / "one-run.toml"
-    spec.write_text(SPEC.format(mechanism="pd-svd").replace("epsilon = 1.0\n", ""))
+    spec.write_text(spec_text(SPEC, mechanism={"name": "pd-svd", "epsilon": None}))
     found = ksdp("claim", spec, "--one-run", "--store", tmp_path / "store", "--json", check=0).out
     assert (found["claimed_epsilon"], found["refuted"], found["delta"]) == (None, False, 0.0)
     assert found["found"]["epsilon_low"] > 0.3

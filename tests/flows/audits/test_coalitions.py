@@ -9,6 +9,7 @@ import pytest
 from ksdp.storage.audits.history import find_audit
 from ksdp.storage.store import Store
 
+from ...specs import spec_text
 from ...typed import typed as ask
 
 MODULE = '''
@@ -46,26 +47,12 @@ class Overlap:
 
 TOTAL, BASIS = Overlap("total-overlap", ("total",)), Overlap("basis-overlap", ("basis",))
 '''
-SPEC = """
-title = "{title}"
-seed = 3
-[corpus]
-path = "{counts}"
-[mechanism]
-name = "seen_by_some:Hidden"
-[parties]
-{parties}
-[design]
-party_size = 0.2
-with_runs = 30
-[statistics]
-families = []
-names = {names}
-sees = "{sees}"
-[decision]
-margin = 0
-level = 0.02
-"""
+SPEC = {
+    "seed": 3,
+    "mechanism": {"name": "seen_by_some:Hidden"},
+    "design": {"party_size": 0.2, "with_runs": 30},
+    "decision": {"margin": 0, "level": 0.02},
+}
 BOTH = ["seen_by_some:TOTAL", "seen_by_some:BASIS"]
 
 
@@ -74,15 +61,14 @@ def specs(tmp_path: Path, corpus_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "seen_by_some.py").write_text(MODULE)
     asked = {
-        "outsider": ("honest = 0.1", "all", BOTH),
-        "a tenth": ("coalition = 0.1", "all", BOTH),
-        "final output": ("honest = 0.1", "final", BOTH[1:]),
+        "outsider": ({"honest": 0.1}, "all", BOTH),
+        "a tenth": ({"coalition": 0.1}, "all", BOTH),
+        "final output": ({"honest": 0.1}, "final", BOTH[1:]),
     }
     for title, (parties, sees, names) in asked.items():
-        text = SPEC.format(
-            title=title, counts=corpus_folder / "counts.npz", parties=parties, sees=sees, names=json.dumps(names)
-        )
-        (tmp_path / f"{title}.toml").write_text(text)
+        corpus, read = {"path": str(corpus_folder / "counts.npz")}, {"families": [], "names": names, "sees": sees}
+        tables = {"title": title, "corpus": corpus, "parties": parties, "statistics": read}
+        (tmp_path / f"{title}.toml").write_text(spec_text(SPEC | tables))
     return {title: tmp_path / f"{title}.toml" for title in asked}
 
 

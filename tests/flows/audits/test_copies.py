@@ -14,17 +14,14 @@ from ksdp.flows.prepare import open_spec
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
-SPEC = """
-seed = 3
-[corpus]
-path = "copies.npz"
-[mechanism]
-name = "pd-svd"
-rank = 2
-[design]
-party_size = 20
-with_runs = 20
-"""
+from ...specs import spec_text
+
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "copies.npz"},
+    "mechanism": {"name": "pd-svd", "rank": 2},
+    "design": {"party_size": 20, "with_runs": 20},
+}
 
 
 def test_many_copies_are_clear_against_every_attack_whatever_the_run_shows(
@@ -34,7 +31,7 @@ def test_many_copies_are_clear_against_every_attack_whatever_the_run_shows(
     rows = rng.integers(0, 6, (60, 12))
     rows[20:50], rows[7] = rows[20], rows[6]
     sp.save_npz(tmp_path / "copies.npz", sp.csr_matrix(rows))
-    (tmp_path / "copies.toml").write_text(SPEC)
+    (tmp_path / "copies.toml").write_text(spec_text(SPEC))
     store = tmp_path / "store"
     planned = forecast(open_spec(*read_spec_file(tmp_path / "copies.toml")))
     assert planned["certified_copies"] == 30

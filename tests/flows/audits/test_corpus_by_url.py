@@ -10,27 +10,16 @@ import pandas as pd
 import pytest
 
 from ...buckets import bucket
+from ...specs import spec_text
 
-SPEC = """
-seed = 5
-[corpus]
-path = "{path}"
-text = "text"
-id = "id"
-vocabulary = "{vocabulary}"
-[corpus.levers]
-terms = "{terms}"
-[mechanism]
-name = "pd-svd"
-rank = 3
-[design]
-kind = "balanced"
-party_size = 30
-with_runs = 8
-documents = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
-[statistics]
-families = ["geometry"]
-"""
+DOCUMENTS = ["d1", "d2", "d5", "d8", "d13", "d21", "d34", "d55"]
+SPEC = {
+    "seed": 5,
+    "corpus": {"text": "text", "id": "id"},
+    "mechanism": {"name": "pd-svd", "rank": 3},
+    "design": {"kind": "balanced", "party_size": 30, "with_runs": 8, "documents": DOCUMENTS},
+    "statistics": {"families": ["geometry"]},
+}
 SECRET = "a-secret-of-forty-characters"
 
 
@@ -95,7 +84,8 @@ def test_the_same_files_give_the_same_audit(
     told = {}
     for name, names in {"near": files, "far": urls}.items():
         spec = tmp_path / f"{name}.toml"
-        spec.write_text(SPEC.format(**names))
+        corpus = {key: str(names[key]) for key in ("path", "vocabulary")}
+        spec.write_text(spec_text(SPEC, corpus=corpus | {"levers": {"terms": str(names["terms"])}}))
         planned = run("plan", spec, "--json").out
         out = run("audit", spec, "--store", stores[name], "--here", "1", "--json").out
         told[name] = out | {"planned": planned["runs"]}

@@ -12,17 +12,17 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_names
-from ksdp.audit.specs.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec
 from ksdp.flows.audits.costs import MECHANISMS, costs_of, is_known
 from ksdp.flows.audits.forecast import bill, forecast, forecast_words
 from ksdp.flows.audits.place import processes_here
 from ksdp.flows.prepare import open_spec, prepare_stored
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.blocks import compute_block
+
+from ...plans import planned
 
 
 @pytest.mark.parametrize("party_size", [100, 12])
@@ -32,10 +32,9 @@ def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) ->
     counts = rng.poisson(0.2, size=(400, 60)).astype(float)
     counts[:, 0] += 1
     corpus = Corpus(canonical(sp.csr_array(counts)), np.array([f"document {n}" for n in range(400)]))
-    tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "seed": 4}
-    tables |= {"design": {"party_size": party_size, "with_runs": 10}}
-    tables |= {"statistics": {"families": [], "names": ["row-space-energy", "span-energy"]}}
-    ready = prepare_stored(make_plan(Opened.of(parse_spec(tables), corpus)), tmp_path, may_sample=True)
+    names = {"families": [], "names": ["row-space-energy", "span-energy"]}
+    plan = planned(corpus, seed=4, design={"party_size": party_size, "with_runs": 10}, statistics=names)
+    ready = prepare_stored(plan, tmp_path, may_sample=True)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
     said = bill(ready.plan)
@@ -53,9 +52,8 @@ NAMES = ("values", "observables")
 def plan_of(**sections) -> Plan:
     rng = np.random.default_rng(1)
     matrix = canonical(sp.csr_array(rng.integers(0, 5, (40, 12))))
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"}}
-    tables["design"] = {"party_size": 4, "with_runs": 30}
-    return make_plan(Opened.of(parse_spec(tables | sections), Corpus(matrix, np.arange(40).astype(str))))
+    final, design = {"name": "pd-svd", "rank": 2, "opens": "final"}, {"party_size": 4, "with_runs": 30}
+    return planned(Corpus(matrix, np.arange(40).astype(str)), final, **{"design": design} | sections)
 
 
 def test_every_mechanism_of_the_package_has_constants() -> None:

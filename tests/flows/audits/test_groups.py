@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ksdp.storage.clearances import read_clearance
 
+from ...specs import spec_text
 from ..overlap import OVERLAP
 
 MODULE = (
@@ -36,26 +37,15 @@ class NoisyTotal:
     + OVERLAP
 )
 
-SPEC = """
-seed = 5
-[corpus]
-path = "counts.npz"
-labels = "labels.csv"
-id = "mail"
-group = "owner"
-weighting = "counts"
-[mechanism]
-name = "summed:NoisyTotal"
-[design]
-unit = "group"
-party_size = 0.2
-with_runs = 80
-[statistics]
-families = []
-names = ["summed:OVERLAP"]
-[decision]
-margin = 0.5
-"""
+LABELS = {"labels": "labels.csv", "id": "mail", "group": "owner"}
+SPEC = {
+    "seed": 5,
+    "corpus": {"path": "counts.npz", "weighting": "counts"} | LABELS,
+    "mechanism": {"name": "summed:NoisyTotal"},
+    "design": {"unit": "group", "party_size": 0.2, "with_runs": 80},
+    "statistics": {"families": [], "names": ["summed:OVERLAP"]},
+    "decision": {"margin": 0.5},
+}
 
 LOUD = ["ann", "bob", "cid"]
 
@@ -71,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sp.save_npz(made / "counts.npz", sp.csr_matrix(matrix))
     pd.DataFrame({"mail": [f"m{i}" for i in range(120)], "owner": owners}).to_csv(made / "labels.csv", index=False)
     (made / "summed.py").write_text(MODULE)
-    (made / "groups.toml").write_text(SPEC)
+    (made / "groups.toml").write_text(spec_text(SPEC))
     return made
 
 
@@ -138,7 +128,7 @@ def test_whole_groups_are_left_out_of_a_list_and_lists_documents(
 
 def test_a_corpus_without_groups_is_refused(typed: Callable, folder: Path, tmp_path: Path) -> None:
     spec = folder / "none.toml"
-    spec.write_text(SPEC.replace('group = "owner"\n', ""))
+    spec.write_text(spec_text(SPEC, corpus={"group": None}))
     ran = typed("audit", spec, "--store", tmp_path / "store", check=2)
     assert "set `corpus.group`" in ran.err
     assert not (tmp_path / "store").exists()

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
@@ -30,6 +29,8 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import open_spec
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
+
+from ...plans import planned
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ def test_the_default_is_this_machine_and_what_is_named_stands(
 def test_where_equations_tell_who_is_in_the_first_look_is_likely_the_last(opens: str) -> None:
     rows = np.random.default_rng(1).normal(size=(600, 40))
     corpus = Corpus(canonical(sp.csr_array(rows)), np.arange(600).astype(str))
-    tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2, "opens": opens}}
-    told = make_plan(Opened.of(parse_spec(tables | {"design": {"party_size": 0.1, "with_runs": 250}}), corpus))
+    design = {"party_size": 0.1, "with_runs": 250}
+    told = planned(corpus, {"name": "pd-svd", "rank": 2, "opens": opens}, seed=0, design=design)
     assert len(told.looks) > 1
     assert likely_runs(told) == (told.looks[0].runs if opens == "every round" else told.runs)
 
@@ -112,9 +113,8 @@ def test_memory_grows_with_documents_features_and_workers(table: Path) -> None:
     def needed(rows: int, features: int, with_runs: int = 20) -> float:
         counts = np.random.default_rng(0).integers(1, 9, (rows, features))
         corpus = Corpus(canonical(sp.csr_array(counts)), np.arange(rows).astype(str))
-        tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 1}}
-        tables["design"] = {"party_size": 0.5, "with_runs": with_runs}
-        return memory_of(make_plan(Opened.of(parse_spec(tables), corpus))).worker
+        design = {"party_size": 0.5, "with_runs": with_runs}
+        return memory_of(planned(corpus, {"name": "pd-svd", "rank": 1}, seed=0, design=design)).worker
 
     assert needed(30, 5) < needed(300, 5) < needed(300, 50) <= needed(300, 50, 2000)
     memory = memory_of(plan(table))

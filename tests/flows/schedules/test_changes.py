@@ -12,22 +12,15 @@ from ksdp.storage.schedules.changes import write_standing
 from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, append_run, check_schedule
 from ksdp.storage.store import Store
 
-SPEC = """
-seed = 3
-[corpus]
-path = "mail.csv"
-text = "body"
-id = "id"
-vocabulary = "vocabulary.txt"
-[corpus.levers]
-terms = "terms.txt"
-[mechanism]
-name = "pd-svd"
-rank = 1
-[design]
-party_size = 0.3
-with_runs = 10
-"""
+from ...specs import spec_text
+
+LEVERS = {"terms": "terms.txt"}
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "mail.csv", "text": "body", "id": "id", "vocabulary": "vocabulary.txt", "levers": LEVERS},
+    "mechanism": {"name": "pd-svd", "rank": 1},
+    "design": {"party_size": 0.3, "with_runs": 10},
+}
 WORDS = ("apples", "figs", "pears", "plums")
 
 
@@ -41,7 +34,7 @@ def write(folder: Path, vocabulary: tuple[str, ...] = WORDS, terms: tuple[str, .
 @pytest.fixture
 def schedule(tmp_path: Path) -> Schedule:
     write(tmp_path)
-    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "spec.toml").write_text(spec_text(SPEC))
     return check_schedule({"name": "nightly", "spec": str(tmp_path / "spec.toml"), "created": utc_now()})
 
 

@@ -34,23 +34,16 @@ from ksdp.storage.schedules.schedule_files import (
 )
 from ksdp.storage.store import Store
 
-SPEC = """
-seed = 3
-[corpus]
-path = "counts.npz"
-labels = "labels.csv"
-id = "id"
-[mechanism]
-name = "pd-svd"
-rank = 3
-[design]
-party_size = 0.2
-with_runs = 40
-[statistics]
-families = ["geometry"]
-[decision]
-margin = 0
-"""
+from ...specs import spec_text
+
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "counts.npz", "labels": "labels.csv", "id": "id"},
+    "mechanism": {"name": "pd-svd", "rank": 3},
+    "design": {"party_size": 0.2, "with_runs": 40},
+    "statistics": {"families": ["geometry"]},
+    "decision": {"margin": 0},
+}
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class Site:
 def make_site(folder: Path, server: dict[str, str]) -> Site:
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
-    (folder / "spec.toml").write_text(SPEC)
+    (folder / "spec.toml").write_text(spec_text(SPEC))
     settings = {
         PREFECT_API_URL: server["PREFECT_API_URL"],
         PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"],
@@ -171,9 +164,7 @@ def test_documents_that_the_spec_does_not_name_hide_those_that_it_names(
     tmp_path: Path, server: dict[str, str]
 ) -> None:
     site = make_site(tmp_path, server)
-    (site.folder / "spec.toml").write_text(
-        SPEC.replace("with_runs = 40", 'with_runs = 40\ndocuments = ["d0", "d1"]')
-    )
+    (site.folder / "spec.toml").write_text(spec_text(SPEC, design={"documents": ["d0", "d1"]}))
     site.schedule()
     run, _ = site.run()
     assert (run.documents["audited"], run.rows) == (2, 120)
@@ -216,7 +207,7 @@ def test_an_appetite_is_held_to_everything_every_night(
     tmp_path: Path, server: dict[str, str], pages: Callable
 ) -> None:
     site, asked = make_site(tmp_path, server), tmp_path / "appetite.toml"
-    (tmp_path / "spec.toml").write_text(SPEC.replace("margin = 0", "margin = 0.2"))
+    (tmp_path / "spec.toml").write_text(spec_text(SPEC, decision={"margin": 0.2}))
     asked.write_text("margin = 0.2\nlevel = 0.05\nmost_undecided = 1\nmost_sensitive = 1\n")
     site.schedule(appetite=str(asked))
     run, _ = site.run()

@@ -11,23 +11,15 @@ import scipy.sparse as sp
 
 from ksdp.storage.keys import make_identity
 
-SPEC = """
-seed = {seed}
-[corpus]
-path = "counts.npz"
-weighting = "counts"
-[mechanism]
-name = "noisy"
-mechanism = "pd-svd"
-noise = 50.0
-parameters = {{ rank = 1, opens = "final" }}
-[design]
-party_size = 0.5
-with_runs = 100
-fresh_runs = 0
-[decision]
-margin = 0.8
-"""
+from ...specs import spec_text
+
+FINAL = {"rank": 1, "opens": "final"}
+SPEC = {
+    "corpus": {"path": "counts.npz", "weighting": "counts"},
+    "mechanism": {"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "parameters": FINAL},
+    "design": {"party_size": 0.5, "with_runs": 100, "fresh_runs": 0},
+    "decision": {"margin": 0.8},
+}
 
 
 @pytest.fixture
@@ -42,7 +34,7 @@ def test_a_second_clearance_says_that_it_is_one_and_verify_states_it(folder: Pat
     said = []
     for seed in (1, 2):
         spec, clearance = folder / f"seed-{seed}.toml", folder / f"clearance-{seed}.json"
-        spec.write_text(SPEC.format(seed=seed))
+        spec.write_text(spec_text(SPEC, seed=seed))
         signed = ("--key", folder / "ana.key", "--who", "Ana", "--clearance", clearance)
         found = ksdp("clear", spec, *signed, "--store", folder / "store", "--json", check=0).out
         assert found["outcome"] == "signed"

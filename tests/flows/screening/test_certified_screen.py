@@ -11,33 +11,24 @@ import scipy.sparse as sp
 
 from ksdp.storage.keys import make_identity
 
-SPEC = """
-seed = 3
-[corpus]
-path = "counts.npz"
-weighting = "counts"
-[mechanism]
-name = "noisy"
-mechanism = "pd-svd"
-noise = 1.0
-scale = 2.0
-parameters = { rank = 1, opens = "final", solver = "power", iterations = 1 }
-[design]
-party_size = 0.5
-with_runs = 40
-fresh_runs = 0
-[decision]
-margin = 0.5
-[certificate]
-pairs = 60
-"""
+from ...specs import spec_text
+
+SHORT = {"rank": 1, "opens": "final", "solver": "power", "iterations": 1}
+SPEC = {
+    "seed": 3,
+    "corpus": {"path": "counts.npz", "weighting": "counts"},
+    "mechanism": {"name": "noisy", "mechanism": "pd-svd", "noise": 1.0, "scale": 2.0, "parameters": SHORT},
+    "design": {"party_size": 0.5, "with_runs": 40, "fresh_runs": 0},
+    "decision": {"margin": 0.5},
+    "certificate": {"pairs": 60},
+}
 
 
 def test_a_clearance_says_which_documents_were_certified(tmp_path: Path, ksdp: Callable) -> None:
     counts = np.random.default_rng(5).poisson(3.0, (40, 12)).astype(float)
     sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(counts))
     spec, clearance, store = (tmp_path / name for name in ("spec.toml", "clearance.json", "store"))
-    spec.write_text(SPEC)
+    spec.write_text(spec_text(SPEC))
     make_identity(tmp_path, "ana")
     signed = ("--key", tmp_path / "ana.key", "--who", "Ana", "--clearance", clearance)
     found = ksdp("clear", spec, *signed, "--store", store, "--json", check=0).out

@@ -19,25 +19,15 @@ from ksdp.storage.schedules.schedule_files import ScheduledRun, check_schedule
 from ksdp.storage.store import Store
 
 from ...ports import free_ports
+from ...specs import spec_text
 
 OUT = "K3"
-SPEC = """
-seed = {seed}
-[corpus]
-path = "{name}.csv"
-id = "id"
-columns = ["a", "b", "c", "d"]
-[mechanism]
-name = "moments"
-rank = 2
-advantage = 0.3
-sampler = "{sampler}"
-[design]
-party_size = 0.5
-with_runs = 20
-[decision]
-margin = {margin}
-"""
+SPEC = {
+    "corpus": {"id": "id", "columns": ["a", "b", "c", "d"]},
+    "mechanism": {"name": "moments", "rank": 2, "advantage": 0.3, "sampler": "fast"},
+    "design": {"party_size": 0.5, "with_runs": 20},
+    "decision": {"margin": 0.3},
+}
 WHY = "objection under Art. 21 GDPR"
 
 
@@ -57,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 def write(folder: Path, name: str = "ada", to: str | None = None, **changes: Any) -> Path:
     path = folder / f"{to or name}.toml"
-    path.write_text(SPEC.format(**{"name": name, "seed": 3, "margin": 0.3, "sampler": "fast"} | changes))
+    path.write_text(spec_text({"seed": 3} | SPEC, corpus={"path": f"{name}.csv"}, **changes))
     return path
 
 
@@ -79,7 +69,7 @@ def test_an_excluded_document_enters_nothing_by_any_command(folder: Path, ksdp: 
     ksdp("decide", folder / "ada.toml", OUT, "--decision", "exclude", "--reason", WHY, "--who", "Ana", *store)
 
     # Another margin, seed, statistic or parameter is no way back.
-    for changes in ({"margin": 0.32}, {"seed": 9}):
+    for changes in ({"decision": {"margin": 0.32}}, {"seed": 9}):
         ksdp("audit", write(folder, to="other", **changes), *store, check=0)
         listed = signed("clear", "latest", name=f"other-{next(iter(changes))}")
         assert len(listed) == 39
@@ -104,7 +94,7 @@ def test_an_excluded_document_enters_nothing_by_any_command(folder: Path, ksdp: 
     (folder / "early.clearance").rename(early)
     write(folder)
     protocol = folder / "protocol.toml"
-    protocol.write_text(agreed(write(folder, to="vetted", sampler="discrete")))
+    protocol.write_text(agreed(write(folder, to="vetted", mechanism={"sampler": "discrete"})))
     grounds = ("--me", "ada", "--key", folder / "ada.key", "--corpus", folder / "ada.toml", "--clearance", early)
     checked = ksdp("party", protocol, *grounds, "--check", "0", *store, "--json", check=1).err
     assert any(OUT in line and WHY in line for line in checked.splitlines())

@@ -15,24 +15,15 @@ import ksdp
 from ksdp.audit.errors import ClearanceError
 
 from ...scripts import script
+from ...specs import spec_text
 from ...typed import typed
 
-SPEC = """[corpus]
-path = "rows.csv"
-id = "row"
-columns = ["a", "b", "c"]
-weighting = "counts"
-rows = "l2"
-[mechanism]
-name = "moments"
-rank = 1
-advantage = 0.5
-[design]
-party_size = 0.5
-with_runs = 15
-[decision]
-margin = 0.5
-"""
+SPEC = {
+    "corpus": {"path": "rows.csv", "id": "row", "columns": ["a", "b", "c"], "weighting": "counts", "rows": "l2"},
+    "mechanism": {"name": "moments", "rank": 1, "advantage": 0.5},
+    "design": {"party_size": 0.5, "with_runs": 15},
+    "decision": {"margin": 0.5},
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +39,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pd.concat([rows, rows[:1].rename({"r00": "new"}).assign(b=None)]).to_csv(folder / "gap.csv", index_label="row")
     rows.assign(who=[f"p{n // 2}" for n in range(40)]).to_csv(folder / "people.csv", index_label="row")
     rows[::2].assign(who=[f"p{n}" for n in range(20)]).to_csv(folder / "halves.csv", index_label="row")
-    (folder / "spec.toml").write_text(SPEC)
-    (folder / "other.toml").write_text(SPEC.replace("rank = 1", "rank = 2"))
+    (folder / "spec.toml").write_text(spec_text(SPEC))
+    (folder / "other.toml").write_text(spec_text(SPEC, mechanism={"rank": 2}))
     for name in ("ada", "mal"):
         typed("keys", name, "--folder", folder)
     signing = ("--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada")
@@ -68,11 +59,8 @@ def accepted(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[1:7].to_csv(folder / "few.csv")
     rows[1:].assign(d=1.0).to_csv(folder / "wide.csv")
     spec = folder / "spec.toml"
-    spec.write_text(
-        SPEC.replace('columns = ["a", "b", "c"]\n', "")
-        .replace("moments", "pd-svd")
-        .replace("advantage = 0.5\n", "")
-    )
+    exact = {"name": "pd-svd", "advantage": None}
+    spec.write_text(spec_text(SPEC, corpus={"columns": None}, mechanism=exact))
     by, store = ("--reason", "small", "--who", "ada"), ("--store", folder / "store")
     typed("audit", spec, *store)
     typed("decide", "latest", *rows.index[1:], "--decision", "accept", *by, *store)
@@ -84,20 +72,21 @@ def accepted(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("keys", "data", "said"),
     [
-        ('missing = "drop"\n', "gap.csv", "does not list 1 documents of gap.csv that lack a number, 'new' first"),
-        ('group = "who"\n', "halves.csv", "lists whole groups, and 'r01' is left out of one"),
+        ({"missing": "drop"}, "gap.csv", "does not list 1 documents of gap.csv that lack a number, 'new' first"),
+        ({"group": "who"}, "halves.csv", "lists whole groups, and 'r01' is left out of one"),
     ],
 )
 def test_neither_rows_with_gaps_nor_halves_of_groups_go_through(
-    desk: Path, tmp_path: Path, keys: str, data: str, said: str
+    desk: Path, tmp_path: Path, keys: dict[str, str], data: str, said: str
 ) -> None:
     folder, store = tmp_path / "desk", ("--store", tmp_path / "store")
     shutil.copytree(desk, folder)
     (folder / "list").unlink()
-    text, groups = SPEC.replace("columns", f"{keys}columns"), "group" in keys
-    if groups:
-        text = text.replace("rows.csv", "people.csv").replace("[design]", '[design]\nunit = "group"')
-    (folder / "spec.toml").write_text(text)
+    groups = "group" in keys
+    changes = (
+        {"corpus": {"path": "people.csv"} | keys, "design": {"unit": "group"}} if groups else {"corpus": keys}
+    )
+    (folder / "spec.toml").write_text(spec_text(SPEC, **changes))
     signing = ("--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada", *store)
     if groups:  # nothing is proved of them
         typed("audit", folder / "spec.toml", *store)
@@ -156,9 +145,9 @@ def test_another_spec_or_corpus_and_a_draw_are_refused(desk: Path, tmp_path: Pat
     if changed == "corpus":
         pd.read_csv(folder / "rows.csv", index_col="row")[1:].to_csv(folder / "rows.csv")
     elif changed == "spec":
-        spec.write_text(SPEC.replace("margin = 0.5", "margin = 0.6"))
+        spec.write_text(spec_text(SPEC, decision={"margin": 0.6}))
     else:
-        spec.write_text(SPEC.replace("[mechanism]", "[corpus.levers]\ndrawn = 0.5\n[mechanism]", 1))
+        spec.write_text(spec_text(SPEC, corpus={"levers": {"drawn": 0.5}}))
         (folder / "list").unlink()
         signing = ("--clearance", folder / "list", "--key", folder / "ada.key", "--who", "ada")
         typed("clear", spec, "--store", folder / "store", *signing)

@@ -82,7 +82,7 @@ class ReleaseSchema:
 def release_schema(
     mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str
 ) -> ReleaseSchema:
-    """Derive the releases that one party sees, and those that a store keeps."""
+    """Derive the releases that one party sees, and those that a store keeps: all, or those of the last round."""
     try:
         releases = tuple(mechanism.releases(features))
     except TypeError as error:
@@ -94,7 +94,8 @@ def release_schema(
     arrays = tuple(array for array in releases if array.recorded)
     shown = final_output(mechanism, features) if sees == "final" else opened(mechanism, features)
     names = {array.name for array in arrays}
-    return ReleaseSchema(arrays, shown, tuple(name for name in shown if name in names), kept_of(arrays, keeps))
+    kept = arrays if keeps == "all" else tuple(array for array in arrays if not array.early)
+    return ReleaseSchema(arrays, shown, tuple(name for name in shown if name in names), kept)
 
 
 def recorded(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
@@ -135,8 +136,3 @@ def why_uncertified(mechanism: Mechanism, features: int) -> str | None:
     if isinstance(mechanism, Certifiable):
         return mechanism.uncertified(features)
     return "adds no noise of a density that is known"
-
-
-def kept_of(announced: tuple[Release, ...], observables: str) -> tuple[Release, ...]:
-    """Releases that a store keeps: all of them, or those of the last round."""
-    return announced if observables == "all" else tuple(a for a in announced if not a.early)

@@ -25,11 +25,6 @@ _NARROWER = 0.9
 documents that only chance had put below the margin in the last one, and few would be left after some rounds."""
 
 
-def search_seed(seed: int) -> int:
-    """Seed of a search, below 2^53: none of its runs are those of an audit that decided whether to search."""
-    return derived_seed(seed, Purpose.SCREEN, _SEARCH)
-
-
 def list_corpus(plan: Plan, listed: Sequence[str]) -> tuple[Corpus, str | None]:
     """The corpus of a list's own audit: the listed documents, and those that other parties hold in an audit."""
     units, holdings, unit = plan.units, plan.holdings, plan.spec.design.unit
@@ -110,7 +105,8 @@ def pool_size(spec: Spec, documents: int) -> int:
 def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
     """The spec that audits `drawn` documents, with runs that no round has seen."""
     tables = spec.model_dump(mode="json")
-    tables["seed"] = search_seed(spec.seed)
+    # None of a search's runs are those of an audit that decided whether to search.
+    tables["seed"] = derived_seed(spec.seed, Purpose.SCREEN, _SEARCH)
     design, named = tables["design"], spec.design.documents
     rows = as_rows(spec.design.party_size, units)
     fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"

@@ -55,19 +55,15 @@ def span_leverage(observables: Observables, documents: Documents) -> Floats:
     return rows_times(squares, weights)
 
 
-def _number_of_rounds(observables: Observables, documents: Documents, names: tuple[str, ...]) -> Floats:
-    name = next(name for name in names if name in observables)
-    return np.full(len(documents), float(announced(observables, name).ravel()[0]))
+@dataclass(frozen=True)
+class _RoundCount:
+    """How many rounds the run, or its start, took; the same for every document."""
 
+    names: tuple[str, ...]
 
-def round_count(observables: Observables, documents: Documents) -> Floats:
-    """How many rounds the run took, where that depends on data; the same for every document."""
-    return _number_of_rounds(observables, documents, _ROUNDS_OF_RUN)
-
-
-def init_round_count(observables: Observables, documents: Documents) -> Floats:
-    """How many rounds the start took; the same for every document."""
-    return _number_of_rounds(observables, documents, _ROUNDS_OF_START)
+    def __call__(self, observables: Observables, documents: Documents) -> Floats:
+        name = next(name for name in self.names if name in observables)
+        return np.full(len(documents), float(announced(observables, name).ravel()[0]))
 
 
 def largest_scale(observables: Observables, documents: Documents) -> Floats:
@@ -131,14 +127,14 @@ ROUNDS = (
     TableStatistic(
         "round-count",
         "rounds",
-        round_count,
+        _RoundCount(_ROUNDS_OF_RUN),
         "How many rounds the run took: everybody sees when it ends.",
         needs_any=_ROUNDS_OF_RUN,
     ),
     TableStatistic(
         "init-round-count",
         "rounds",
-        init_round_count,
+        _RoundCount(_ROUNDS_OF_START),
         "How many rounds the start took: everybody sees when it ends.",
         needs_any=_ROUNDS_OF_START,
     ),

@@ -198,9 +198,11 @@ def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((c for c in every if audit in c.audits), key=lambda c: c.created)
     figures = advantages(store, summary)
-    materials = _materials(summary)
-    packages = plural(len(materials.packages), "package", "packages")
-    installed = f"{packages}, named in the JSON (sha256:{materials.sha256})"
+    packages = summary.provenance.packages
+    lines = "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
+    materials = BillOfMaterials(packages, hashlib.sha256(lines.encode()).hexdigest())
+    counted = plural(len(packages), "package", "packages")
+    installed = f"{counted}, named in the JSON (sha256:{materials.sha256})"
     measured = {
         "appetite": (_held_to(record),),
         "measured": _measured(figures, summary),
@@ -442,12 +444,6 @@ def _again(audit: str) -> tuple[Fact, ...]:
         Fact("To check one number", (f"ksdp show {audit} DOCUMENT --again STATISTIC --store STORE",), "measured"),
         Fact("For machines", (f"ksdp dossier {audit} --json: this dossier as one object.",), "measured"),
     )
-
-
-def _materials(summary: Summary) -> BillOfMaterials:
-    packages = summary.provenance.packages
-    lines = [f"{name}=={version}\n" for name, version in sorted(packages.items())]
-    return BillOfMaterials(packages, hashlib.sha256("".join(lines).encode()).hexdigest())
 
 
 def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:

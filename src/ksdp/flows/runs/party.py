@@ -349,6 +349,7 @@ def _largest(run: Run) -> int:
 def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
     mechanism, terms = run.terms.mechanism, run.terms
     names = [p.name for p in terms.participants]
+    sizes = _SIZES_TOLD if outcome.sizes else _SIZES_ADDED if traits_of(mechanism).tells_rows else _SIZES_HIDDEN
     return {
         "me": name,
         "session": outcome.session,
@@ -367,19 +368,13 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
         "asked": dict(outcome.asked),
         "opens": traits_of(mechanism).opens,
         "sum_error": None if opens_final(mechanism) else terms.precision.coding(terms.parties).error,
-        "reveals": f"{outcome.reveals} {_of_sizes(outcome, mechanism)}".lstrip(),
+        "reveals": f"{outcome.reveals} {sizes}".lstrip(),
     }
 
 
 _SIZES_TOLD = "Everybody is told how many documents each party entered."
 _SIZES_HIDDEN = "Nobody is told how many documents another party entered."
 _SIZES_ADDED = "Everybody is told how many documents all parties entered together."
-
-
-def _of_sizes(outcome: RunOutcome, mechanism: Mechanism) -> str:
-    if outcome.sizes:
-        return _SIZES_TOLD
-    return _SIZES_ADDED if traits_of(mechanism).tells_rows else _SIZES_HIDDEN
 
 
 def claimed(mechanism: Mechanism, sizes: tuple[int, ...], features: int) -> dict[str, float] | None:
@@ -665,18 +660,14 @@ def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard
     if guard is not None:
         guard.finish(result)
     if predicts(terms.mechanism):
-        _predict(node.run, entered, node.out)
+        given, topics = entered.mine.matrix, read_result(node.out)["T"]
+        suggested = Predictor.of(terms.mechanism, topics, given).suggested(given, SUGGESTED)
+        write_predictions(node.out, entered.mine.ids, entered.columns, suggested)
     if isinstance(terms.mechanism, TermCounts):
         documents = sum(size for name, size in result["sizes"].items() if result["departed"].get(name) != 0)
         counts = terms.mechanism.counted(read_result(node.out)["totals"], documents)
         write_reference(node.out, entered.columns, counts, documents)
     return result
-
-
-def _predict(run: Run, entered: ContributedDocuments, out: Path) -> None:
-    given, topics = entered.mine.matrix, read_result(out)["T"]
-    suggested = Predictor.of(run.terms.mechanism, topics, given).suggested(given, SUGGESTED)
-    write_predictions(out, entered.mine.ids, entered.columns, suggested)
 
 
 def run_server(node: Node[Run]) -> dict[str, Any]:

@@ -184,7 +184,10 @@ class ProtocolFile:
         entries, signatures = self._entries(), {each.name: each for each in self.signatures}
         added: list[tuple[str, dict[str, Any]]] = []
         for copy in copies:
-            here, there = ({k: v for k, v in each.lines.items() if not _of_party(k)} for each in (self, copy))
+            here, there = (
+                {key: value for key, value in each.lines.items() if not key.startswith(("parties.", "server."))}
+                for each in (self, copy)
+            )
             for key in sorted(here.keys() | there.keys()):
                 if here.get(key) != there.get(key):
                     was, now = (_short(each.get(key, "left out")) for each in (here, there))
@@ -275,10 +278,6 @@ def public_key(base: Path, text: str) -> Ed25519PublicKey:
 def features_hash(names: Sequence[str]) -> str:
     """`sha256:` of feature names in their order, a line feed after each."""
     return "sha256:" + hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
-
-
-def _of_party(key: str) -> bool:
-    return key.startswith(("parties.", "server."))
 
 
 def _mark(key: str, value: str) -> str:

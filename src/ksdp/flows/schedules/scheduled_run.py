@@ -248,10 +248,6 @@ async def scheduled_audit(
         await publish_run(opened, read, run, attempted.summary, drift)
     except Exception as error:  # the store has it all; a page less is no failed audit
         get_run_logger().warning("the artifacts could not be written: %s", type(error).__name__)
-    return _state_of(run)
-
-
-def _state_of(run: ScheduledRun) -> State[Any]:
     if run.outcome == "void":
         raise InvalidAudit(f"the controls of audit {run.audit} failed; its level is spent.")
     if run.outcome == "unchanged":

@@ -33,7 +33,6 @@ from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.reviewing import exclusion_row, plural
 from ksdp.audit.screening.clearance import (
-    Attempt,
     AuditedSizes,
     AuditQuestion,
     Clearance,
@@ -51,7 +50,7 @@ from ksdp.audit.screening.clearance import (
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.content_keys import content_key
-from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.specs.models import Spec
 from ksdp.audit.specs.own_names import mechanism_words
 from ksdp.audit.verdicts.multiplicity import wrong_share
 from ksdp.audit.verdicts.verdict import ProvedBy, Verdict
@@ -151,17 +150,6 @@ def mechanism_identity(plan: Plan) -> MechanismIdentity:
     return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], {**runs["parameters"], **own})
 
 
-def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
-    """Describe the power of the deciding audit, and how often its question was asked."""
-    fewest, detectable = summary.design.n_with[0], summary.power.detectable_D
-    return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
-
-
-def covered_by(plan: Plan) -> Covered:
-    """Return the releases that an audit by this plan examines."""
-    return Covered(traits_of(plan.mechanism).opens, tuple(sorted(coverage_of(plan).read_by)))
-
-
 def audited_sizes(plan: Plan, bounds: Sequence[Bound]) -> AuditedSizes:
     """Return the sizes of the databases of an audit by this plan; `bounds` are those of all its documents."""
     holdings, spec = plan.holdings, plan.spec
@@ -208,7 +196,7 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         expires=signing.expires,
         statement=" ".join(_sentences(grounds)),
         evidence=grounds.evidence,
-        coverage=covered_by(plan),
+        coverage=Covered(traits_of(plan.mechanism).opens, tuple(sorted(coverage_of(plan).read_by))),
         reviewed=grounds.reviewed,
         certified=Clearance.entries(_documents(grounds, grounds.certified)) or None,
         drawn=plan.spec.corpus.levers.drawn,
@@ -225,12 +213,6 @@ def sign(signing: Signing, clearance: Clearance, store: Store) -> None:
     write_clearance(signing.path, clearance, signing.private_key)
 
 
-def exclusion_rows(excluded: Mapping[str, Entry], corpus: Corpus) -> list[dict[str, str]]:
-    """Return for each excluded document the audit, the person, the time and the reason."""
-    here = {*corpus.ids.tolist(), *corpus.left_out}
-    return [exclusion_row(name, entry, name not in here) for name, entry in sorted(excluded.items())]
-
-
 _OPENED = {
     "every round": "The audit looked at what a run that opens every round shows its parties.",
     "final": (
@@ -243,15 +225,12 @@ _OPENED = {
 def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
     opens = _OPENED[traits_of(grounds.plan.mechanism).opens]
-    draw = grounds.plan.spec.draw_sentence
-    limits = [*([] if draw is None else [draw]), *_at_low_fpr(grounds.plan.spec.decision)]
+    draw, low = grounds.plan.spec.draw_sentence, grounds.plan.spec.decision.margin_at_low_fpr
+    limits = [] if draw is None else [draw]
+    if low is not None:
+        limits.append(f"Who is clear has true positives below {low:g} at 1 % false ones, too.")
     stated = [part for part in (grounds.statement, grounds.wrong) if part]
     return [*stated, *groups, *limits, *_certified(grounds), grounds.evidence.sentence(), opens]
-
-
-def _at_low_fpr(rule: DecisionSpec) -> list[str]:
-    low = rule.margin_at_low_fpr
-    return [] if low is None else [f"Who is clear has true positives below {low:g} at 1 % false ones, too."]
 
 
 def bounds_of_all(plan: Plan) -> list[Bound]:
@@ -436,8 +415,8 @@ def _screen_summary(
     signing: Signing,
     clearance: Clearance | None,
 ) -> ScreenSummary:
-    spec, corpus = decided.spec, grounds.corpus
-    name = decided.audit
+    spec, corpus, name = decided.spec, grounds.corpus, decided.audit
+    here, excluded = {*corpus.ids.tolist(), *corpus.left_out}, sorted(grounds.excluded.items())
     return ScreenSummary(
         version=VERSION,
         screen=name,
@@ -452,7 +431,7 @@ def _screen_summary(
         allowed=0 if clearance is None else len(clearance.documents),
         accepted=len(_documents(grounds, chosen.accepted)),
         left_out=sum(len(out) for _, out in screened.left_out),
-        exclusions=tuple(exclusion_rows(grounds.excluded, corpus)),
+        exclusions=tuple(exclusion_row(document, entry, document not in here) for document, entry in excluded),
         statement=None if clearance is None else clearance.statement,
         rounds=screened.rounds,
         level=spec.decision.level,
@@ -546,7 +525,9 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
     spec, seen, plan = decided.spec, decided.seen, screened.plan
     origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
     attempts = read_ledger(opened).attempts_at(decided.question.content)
-    evidence, bounds = evidence_of(screened.summary, attempts), bounds_of_all(plan)
+    summary, bounds = screened.summary, bounds_of_all(plan)
+    power = summary.design.n_with[0], summary.power.detectable_D
+    evidence = Evidence(summary.runs, *power, count_attempts(attempts))
     proved = [name for name in screened.listed if name not in chosen.accepted]
     every_attack = screened.verdicts.every_attack & {*proved}
     sensitive = {name for name in chosen.left_open if decided.words[name] == Verdict.SENSITIVE}
@@ -566,7 +547,7 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
         corpus=corpus,
         spec=origin.spec,
         audits=(*origin.audits, *(about.audit for about in screened.rounds[1:])),
-        verdicts=screened.summary.verdicts.as_dict(),
+        verdicts=summary.verdicts.as_dict(),
         listed=screened.listed,
         certified=sorted(every_attack),
         sensitive=sorted(sensitive),

@@ -86,7 +86,10 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
         start = merged.T
     elif mechanism.start == "nnsvd":
-        start = yield from _svd_start(mechanism, matrix)
+        ends = yield from svd_program(SvdStart(mechanism.rank, mechanism.start_seed).svd, matrix)
+        V, sigma = ends.public["V"], ends.public["sigma"]
+        squares = yield SecSum(part_squares(matrix, V))
+        start = topics_from_parts(V, sigma, squares)
     iterate = _iterate_observed if mechanism.weighted else _iterate
     fitted = yield from iterate(matrix, start, mechanism.cap, tolerance, penalties)
     public = {
@@ -96,13 +99,6 @@ def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
         "sweeps": np.array([float(fitted.sweeps)]),
     }
     return PartyResult(public, {"W": fitted.W})
-
-
-def _svd_start(mechanism: PDNMF, matrix: sp.csr_array) -> Generator[Any, Any, Matrix]:
-    ends = yield from svd_program(SvdStart(mechanism.rank, mechanism.start_seed).svd, matrix)
-    V, sigma = ends.public["V"], ends.public["sigma"]
-    squares = yield SecSum(part_squares(matrix, V))
-    return topics_from_parts(V, sigma, squares)
 
 
 def _iterate(

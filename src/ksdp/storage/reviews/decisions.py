@@ -194,7 +194,9 @@ def append(
             )
     with locked(store.root) as path:
         log = read_review_log(path)
-        _check_seen(log, proposals)
+        for saw in (proposal.saw for proposal in proposals):
+            if saw is not None and not 0 <= saw <= log.head.number:
+                raise InputError(f"`saw` must be in 0 to {log.head.number}, the newest entry; got {saw}.")
         entries, newest = [], log.head
         for audit, mine in by_audit.items():
             about = units[audit]
@@ -234,12 +236,6 @@ def append(
         if entries:
             add_lines(path, log, entries)
     return entries
-
-
-def _check_seen(log: ReviewLog, proposals: Sequence[Proposal]) -> None:
-    for proposal in proposals:
-        if proposal.saw is not None and not 0 <= proposal.saw <= log.head.number:
-            raise InputError(f"`saw` must be in 0 to {log.head.number}, the newest entry; got {proposal.saw}.")
 
 
 def _checked_units(

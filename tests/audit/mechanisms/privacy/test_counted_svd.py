@@ -11,11 +11,10 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.counted_svd import CountedSVD
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistic import Documents, Pool
 from ksdp.protocols.programs.secret_draw import secret_draw
+
+from ....plans import planned
 
 RNG = np.random.default_rng(5)
 COUNTS = RNG.poisson(RNG.dirichlet([0.2] * 4, 240) @ (RNG.random((4, 60)) ** 6 * 6.0))
@@ -73,6 +72,6 @@ def test_nobody_is_clear_without_a_draw_within_the_margin(drawn: float | None, p
         "design": {"party_size": 0.2, "with_runs": 10},
         "decision": {"margin": 0.2},
     }
-    plan = make_plan(Opened.of(parse_spec(tables), Corpus(ROWS, np.arange(240).astype(str))))
+    plan = planned(Corpus(ROWS, np.arange(240).astype(str)), seed=0, **tables)
     assert plan.spec.proved_by_draw == proved
     assert any("`V`, which no statistic follows" in one for one in coverage_of(plan).unread)

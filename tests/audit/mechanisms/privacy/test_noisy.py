@@ -12,10 +12,9 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.schema import final_output, recorded, released
-from ksdp.audit.opened import Opened
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.specs.models import parse_spec
+
+from ....plans import planned
 
 
 def matrix(rows: int = 40, features: int = 60) -> sp.csr_array:
@@ -144,9 +143,8 @@ def test_without_noise_it_is_the_other_mechanism() -> None:
 
 def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
     documents = Corpus(matrix(), np.array([f"d{i}" for i in range(40)]))
-    asked = {"corpus": {"path": "x"}, "design": {"party_size": 10}}
-    inner = {"mechanism": "pd-nmf", "noise": 1, "parameters": {"rank": 3}}
-    plan = make_plan(Opened.of(parse_spec(asked | {"mechanism": {"name": "noisy"} | inner}), documents))
+    noisy = {"name": "noisy", "mechanism": "pd-nmf", "noise": 1, "parameters": {"rank": 3}}
+    plan = planned(documents, noisy, seed=0, design={"party_size": 10})
     written = plan.runs_identity["parameters"]
     assert written["parameters"]["sweeps"] == 20
     assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 1, 1.0)

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.contract import Database
-from ksdp.audit.errors import ProtocolError, SpecError
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.party_side import (
     Array,
     Broadcast,
@@ -75,24 +75,6 @@ def test_one_noise_is_left_of_all() -> None:
     )
     spread = float(np.std(driven.public["total"] - 6.0))
     assert 1.8 < spread < 2.2  # of one; of all three it would be 3.5
-
-
-def test_parties_that_drift_apart_are_refused() -> None:
-    def adds() -> PartyProgram:
-        yield NoisySum(np.zeros(1), 1.0)
-        return PartyResult({})
-
-    def keeps() -> PartyProgram:
-        yield LocalNoise(np.zeros(1), 1.0)
-        return PartyResult({})
-
-    def stops() -> PartyProgram:
-        return PartyResult({})
-        yield
-
-    for other in (keeps, stops):
-        with pytest.raises(ProtocolError, match="out of step"):
-            simulate([adds(), other()], nobody, Announcer([0, 1], "fast", np.random.default_rng(0)))
 
 
 def test_an_exact_sum_has_no_place_in_a_transcript_of_noise() -> None:

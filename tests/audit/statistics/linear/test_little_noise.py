@@ -11,12 +11,11 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, coverage_of, telling_numbers, unblurred
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.pilot import low_noise_numbers
+
+from ....plans import planned
 
 COUNT, WIDE = 2100, 120
 """More documents than least squares are solved for, and more numbers than are written out."""
@@ -32,8 +31,7 @@ def sparse_rows(spread: float = 1.0) -> sp.csr_array:
 def plan_of(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1, margin: float = 0.2) -> Plan:
     corpus = Corpus(matrix, np.array([f"d{i}" for i in range(matrix.shape[0])]))
     design = {"party_size": size, "with_runs": 20}
-    tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "decision": {"margin": margin}}
-    return make_plan(Opened.of(parse_spec(tables | {"mechanism": mechanism}), corpus))
+    return planned(corpus, mechanism, design=design, decision={"margin": margin})
 
 
 def counted(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1) -> int:

@@ -9,12 +9,11 @@ from scipy.stats import ks_2samp, spearmanr
 from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import coverage_of
-from ksdp.audit.opened import Opened
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.runs import lane_documents, stacked
-from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
+
+from ....plans import planned
 
 GROUPS, EACH, WIDE = 30, 6, 14
 
@@ -27,8 +26,7 @@ def plan_of(mechanism: dict, groups: int = GROUPS, **sections: dict) -> Plan:
     ids = np.array([f"d{one}" for one in range(groups * EACH)])
     corpus = Corpus(canonical(sp.csr_array(rows)), ids, group=names)
     design = {"unit": "group", "party_size": 0.5, "with_runs": 20}
-    tables = {"seed": 1, "corpus": {"path": "x", "group": "g"}, "design": design, "mechanism": mechanism}
-    return make_plan(Opened.of(parse_spec(tables | sections), corpus))
+    return planned(corpus, mechanism, **{"corpus": {"path": "x", "group": "g"}, "design": design} | sections)
 
 
 def distances(plan: Plan, name: str, runs: int) -> np.ndarray:

@@ -315,12 +315,9 @@ class GaussianReleases(ABC):
 
     def transcribe(self, database: Database, announcer: Announcer) -> Mapping[str, Any]:
         """Run once, with noise by `announcer`; return the observables by name."""
-        return self.observed(self._driven(database, announcer))
-
-    def _driven(self, database: Database, announcer: Announcer) -> Driven:
         self.releases(database.parties[0].shape[1])
         parties = [self.party(matrix, len(database.parties)) for matrix in database.parties]
-        return simulate(parties, self.collected, announcer)
+        return self.observed(simulate(parties, self.collected, announcer))
 
     def accounting(self, sizes: Sequence[int], features: int) -> Accounting:
         """Epsilon at `delta` for parties of these sizes, by four ways of counting."""
