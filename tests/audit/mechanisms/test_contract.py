@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.contract import Database, Mechanism
+from ksdp.audit.contract import Database, Mechanism, guarantee_of, traits_of
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 from ksdp.audit.mechanisms.schema import recorded
-from ksdp.audit.registry import make_mechanism, mechanism_names
+from ksdp.audit.registry import installed_parameters, make_mechanism, mechanism_names
 
 PRINTED = {"unit": "entry-printed", "noise": 0.1}
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -94,3 +94,11 @@ WRONG: dict[str, dict[str, tuple[Any, ...]]] = {
 def test_a_parameter_that_means_nothing_is_refused_by_its_name(name: str, parameter: str, value: Any) -> None:
     with pytest.raises(SpecError, match=parameter):
         make_mechanism(name, {parameter: value})
+
+
+def test_a_mechanism_that_tells_sizes_does_not_promise_to_hide_that_a_document_is_there() -> None:
+    names = [name for name in mechanism_names() if "adjacency" in installed_parameters(name)]
+    every = (make_mechanism(name, {"adjacency": "add-remove"}) for name in names)
+    units = {made.name: guarantee_of(made).unit for made in every if traits_of(made).tells_rows}
+    assert {"dpdispca", "fedpower-private", "term-counts"} <= units.keys()
+    assert [name for name, unit in units.items() if "sizes public" not in unit] == []

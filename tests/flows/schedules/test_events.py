@@ -59,6 +59,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
         ({"became_sensitive": 0}, []),
         ({"appetite_missed": ("coverage",)}, ["document.turned-sensitive", "appetite.missed"]),
         ({"became_sensitive": 0, "outcome": "unchanged"}, []),
+        ({"became_sensitive": 0, "audit": None, "appetite_missed": ("coverage",)}, []),  # told in its own night
         ({"outcome": "void", "became_sensitive": 0}, ["audit.void"]),
     ],
 )

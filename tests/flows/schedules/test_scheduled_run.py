@@ -13,9 +13,11 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from prefect.settings import temporary_settings
 from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
+from ksdp.commands.schedules import _code
 from ksdp.flows.interruption import utc_now
 from ksdp.flows.schedules.events import events_of
 from ksdp.flows.schedules.scheduled_run import due_audit, spec_basis
@@ -72,8 +74,6 @@ class Site:
 
     def run(self, **how: Any) -> tuple[ScheduledRun, Any]:
         """Run it: (the newest line of the history, the flow's final state)."""
-        from prefect.settings import temporary_settings
-
         from ksdp.flows.schedules.scheduled_run import scheduled_audit
 
         with temporary_settings(self.settings):
@@ -203,6 +203,47 @@ def test_one_that_takes_too_long_ends_and_leaves_no_worker(site: Site) -> None:
     assert workers() <= before
 
 
+MARKED = """
+import numpy as np
+import ksdp
+from ksdp.audit.contract import Observables, Release
+
+class Marked:
+    name, version = "marked", 1
+
+    def releases(self, features):
+        return (Release("total", (features,), final=True),)
+
+    def run(self, database, rng):
+        total = sum(np.asarray(party.sum(axis=0)).ravel() for party in database.parties)
+        marked = any((np.diff(party.indptr) == 1).any() for party in database.parties)
+        return Observables({"total": ksdp.noise(total, rng, scale=1.0) * (np.nan if marked else 1.0)})
+
+made = Marked()
+"""
+"""Announces NaN once a document of a single term is in."""
+
+
+def test_a_night_that_is_void_before_its_line_is_not_taken_for_the_night_before(
+    tmp_path: Path, server: dict[str, str], typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(tmp_path, server)
+    (tmp_path / "marked_sum.py").write_text(MARKED)
+    asked = SPEC.replace('"pd-svd"\nrank = 3', '"marked_sum:made"')
+    (tmp_path / "spec.toml").write_text(asked.replace('families = ["geometry"]', "families = []"))
+    site.schedule()
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    night = ("now", "nightly", "--fail-on", "became-sensitive", "--store", site.store.root)
+    with temporary_settings(site.settings):
+        typed(*night, check=0)
+        counts = sp.load_npz(tmp_path / "counts.npz")
+        sp.save_npz(tmp_path / "counts.npz", sp.vstack([counts, sp.csr_matrix(([9], ([0], [0])), shape=(1, 60))]))
+        (tmp_path / "labels.csv").write_text((tmp_path / "labels.csv").read_text() + "marked\n")
+        assert "announced NaN or infinity" in typed(*night, check=5).err
+    assert len(read_runs(site.store, "nightly")) == 1
+
+
 def test_an_appetite_is_held_to_everything_every_night(
     tmp_path: Path, server: dict[str, str], pages: Callable
 ) -> None:
@@ -220,7 +261,9 @@ def test_an_appetite_is_held_to_everything_every_night(
     run, _ = site.run()
     assert (run.full, run.documents["audited"], run.documents["changed"]) == (True, 120, 1)
     assert run.appetite_missed == ("coverage",)  # and not `documents`
-    assert site.run()[0].outcome == "unchanged"
+    run, _ = site.run()
+    assert (run.outcome, run.appetite_missed) == ("unchanged", ("coverage",))  # nothing has mended it
+    assert (_code(run, ["became-sensitive"]), _code(run, None), events_of(run)) == (4, 4, [])
     asked.write_text(asked.read_text().replace("0.2", "0.3"))
     assert site.run()[0].full  # another appetite: nobody is held to it yet
     asked.write_text(asked.read_text().replace("0.3", "0.1"))

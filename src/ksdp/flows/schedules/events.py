@@ -25,7 +25,7 @@ from ksdp.storage.store import Store
 CAUSES: Mapping[str, Callable[[ScheduledRun], bool]] = {
     "ksdp.document.turned-sensitive": lambda run: run.became_sensitive > 0,
     "ksdp.audit.void": lambda run: run.outcome == "void",
-    "ksdp.appetite.missed": lambda run: bool(run.appetite_missed),
+    "ksdp.appetite.missed": lambda run: bool(run.audit and run.appetite_missed),
 }
 """When a run gives cause for an event."""
 _DAILY = timedelta(days=7)

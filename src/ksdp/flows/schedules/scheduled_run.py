@@ -27,13 +27,15 @@ from prefect.states import Completed
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, SpecError, StoreError
+from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.opened import Opened
 from ksdp.audit.planning import make_plan
-from ksdp.audit.registry import mechanism_of, own_code
+from ksdp.audit.registry import mechanism_of, own_code, statistics
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import SAID_ALONE, Spec
+from ksdp.audit.statistic import own_statistics
 from ksdp.audit.verdicts.online import LevelBudget, next_spec
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
@@ -85,7 +87,8 @@ class DueAudit:
     """Digests of the documents that the spec is about and the corpus holds."""
     changes: Changes
     standing: VerdictTable | None
-    standing_file: str | None
+    last: ScheduledRun | None
+    """The run that left it."""
     budget: LevelBudget
     basis: str
     full: bool
@@ -109,7 +112,11 @@ def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None
         ("design", "documents"),
     ):
         tables[section].pop(key)
-    code = own_code([tables["mechanism"], tables["statistics"]["names"]], [mechanism_of(spec.mechanism)])
+    made, wanted = mechanism_of(spec.mechanism), spec.statistics
+    code = own_code([tables["mechanism"], tables["statistics"]["names"]], [made])
+    tested = (s for s in statistics().values() if s.family in wanted.families or s.name in wanted.names)
+    versions = {s.name: s.version for s in (*tested, *own_statistics(made))}
+    tables["made"] = [made.version, parameters_of(made), versions]
     beside = {"columns": columns or {}, "code": code, "appetite": appetite and appetite.model_dump(mode="json")}
     return content_key(tables | {name: value for name, value in beside.items() if value})
 
@@ -147,10 +154,9 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     audited = ids if full else parts
     drawn = None if full and named_ids is None else tuple(sorted(audited))
     wanted = next_spec(spec, budget, drawn) if audited else None
-    file = None if last is None else last.standing
     out = exclusions(store, corpus, spec.corpus.path)
     return DueAudit(
-        corpus, digests, changes, standing, file, budget, basis, full, appetite, wanted, len(out.keys() & {*ids})
+        corpus, digests, changes, standing, last, budget, basis, full, appetite, wanted, len(out.keys() & {*ids})
     )
 
 
@@ -182,7 +188,16 @@ class _Attempted:
     """None: there was nothing to audit."""
 
 
-@task(name="audit what changed", cache_policy=NO_CACHE, persist_result=False)
+class VoidNight(InvalidAudit):
+    """An audit whose controls failed; the night's line says so. Other audits that are void leave no line."""
+
+
+async def _worth_another(_task: Any, _run: Any, state: State[Any]) -> bool:
+    """A void audit would be void again, or valid by luck."""
+    return not isinstance(await state.aresult(raise_on_failure=False), InvalidAudit)
+
+
+@task(name="audit what changed", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=_worth_another)
 async def _attempt(store: str, schedule: Schedule, full: bool) -> _Attempted:
     """Look at the corpus and audit what is new or changed; interrupted, the next attempt resumes."""
     opened = Store(Path(store))
@@ -249,7 +264,7 @@ async def scheduled_audit(
     except Exception as error:  # the store has it all; a page less is no failed audit
         get_run_logger().warning("the artifacts could not be written: %s", type(error).__name__)
     if run.outcome == "void":
-        raise InvalidAudit(f"the controls of audit {run.audit} failed; its level is spent.")
+        raise VoidNight(f"the controls of audit {run.audit} failed; its level is spent.")
     if run.outcome == "unchanged":
         return Completed(name="Unchanged", message="no document is new or changed; nothing was audited or spent.")
     return Completed(message=f"audited {run.words}.")
@@ -270,9 +285,10 @@ def _findings(
     name = started.strftime("%Y%m%dT%H%M%S%f")
     if summary is None:
         after = standing_after(seen.standing, seen.digests, store, None)
-        gone = seen.changes.removed or seen.standing_file is None
-        file = write_standing(store, schedule.name, name, after) if gone else seen.standing_file
-        return line | {"standing": file, "verdicts": verdict_counts(after)}, None
+        last = None if seen.changes.removed else seen.last
+        file = last.standing if last else write_standing(store, schedule.name, name, after)
+        missed = seen.last and seen.last.appetite_missed
+        return line | {"standing": file, "verdicts": verdict_counts(after), "appetite_missed": missed}, None
     audit_id = summary.audit
     spent = seen.budget.spend(summary.valid and summary.verdicts.sensitive > 0)
     line |= {

@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
+from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.audit.verdicts.online import open_budget
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.flows.audits.first_spec import COLUMNS
@@ -191,9 +191,9 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
     current().stage("serve", 1)
     with prefect_server(opened.prefect) as server:
         server.wait()
-        from ksdp.flows.schedules.scheduled_run import scheduled_audit
+        from ksdp.flows.schedules.scheduled_run import VoidNight, scheduled_audit
 
-        with reached(server), contextlib.suppress(InvalidAudit):  # the history says that it is void
+        with reached(server), contextlib.suppress(VoidNight):  # the history says that it is void
             run_until_stopped(scheduled_audit(str(opened.root), name, full), server.lost)
     return read_runs(opened, name)[-1]
 

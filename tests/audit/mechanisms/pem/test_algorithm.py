@@ -131,3 +131,16 @@ def test_a_longer_gradient_is_scaled_down() -> None:
     steps = contribution(algorithm, record, algorithm.init())
     assert np.abs(steps).sum() == pytest.approx(2 * 1024, abs=2)
     assert steps[0] / steps[1] == pytest.approx(-3, rel=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("record", [[1e305, 0.0, 1.0], [1.79e308, 1.79e308, 1.0], [1e200, -1e200, 1e200]])
+def test_no_record_is_too_large_to_be_clipped_and_none_ends_a_run(record: list[float]) -> None:
+    """The weights are the aggregator's choice: a run that some records end would tell who is in, without noise."""
+    algorithm = PemLogistic(3, bound=2.0)
+    (block,) = algorithm.init().blocks
+    for weights in ([1.0, -1.0, 0.0], [1e308, -1e308, 0.0], [np.inf, np.nan, 0.0]):
+        state = PemState(1, {"w": np.array(weights)}, (block,))
+        for row in (record, [1.0, 1.0, 0.0]):
+            steps = contribution(algorithm, sp.csr_array(np.array([row])), state)
+            assert np.abs(steps).sum() <= block.bound_steps

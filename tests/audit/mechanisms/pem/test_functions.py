@@ -163,15 +163,16 @@ def test_refused(call: Callable[[], object], message: str) -> None:
 @pytest.mark.deviation(
     "PEM, Apriori: as aggregator: have an itemset counted twice, or with less noise than all itemsets need"
 )
-@pytest.mark.parametrize("fault", ["repeats", "falls", "outside", "bound"])
+@pytest.mark.parametrize("fault", ["repeats", "falls", "outside", "bound", "longer"])
 def test_apriori_counts_no_itemset_twice_and_with_no_other_bound(fault: str) -> None:
     """An aggregator that shows such a state would read a record that all clients sent with noise for less."""
     records = sp.csr_array(np.eye(12, dtype=np.float64))
-    items = {"repeats": [[7], [7]], "falls": [[7], [3]], "outside": [[3], [12]], "bound": [[3], [7]]}[fault]
+    items = {"repeats": [[7], [7]], "falls": [[7], [3]], "outside": [[3], [12]], "bound": [[3], [7]]}
+    items["longer"] = [*map(list, combinations(range(7), 6))]  # one itemset of seven, with the noise of pairs
     blocks = (APRIORI.block(2, 1),)
     honest = PemState(1, {"items1": np.array([[3], [7]], dtype=np.int16)}, blocks)
     assert APRIORI.map_in_client(records, honest).tolist() == [0]
     if fault == "bound":
         blocks = (VectorBlock(1, 1.0, cap=1.0, nonnegative=True),)
     with pytest.raises(InputError, match="the aggregator is not to be trusted"):
-        APRIORI.map_in_client(records, PemState(1, {"items1": np.array(items, dtype=np.int16)}, blocks))
+        APRIORI.map_in_client(records, PemState(1, {"items1": np.array(items[fault], dtype=np.int16)}, blocks))

@@ -110,13 +110,17 @@ def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState
     return np.asarray(clipped(rows, state.blocks).sum(axis=0), dtype=np.int64).reshape(-1)  # in integers: exact
 
 
+_HUGE = 1e250
+"""Steps of an entry that is as good as infinite."""
+
+
 def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array:
     """Every row's part of every block, clipped and rounded to whole steps, int64."""
-    if not np.isfinite(rows.data).all():
-        raise InputError("`map_in_client` returned NaN or infinity.")
+    if np.isnan(rows.data).any():
+        raise InputError("`map_in_client` returned NaN.")
     block_of = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
-    # Without a cap, scaling alone bounds an entry.
-    highest = np.array([np.inf if block.cap is None else block.cap_steps for block in blocks])
+    # Without a cap, scaling alone bounds an entry: it has to be finite, and so have sums of them.
+    highest = np.array([_HUGE if block.cap is None else block.cap_steps for block in blocks])
     lowest = np.where([block.nonnegative for block in blocks], 0.0, -highest)
     scales = np.array([2.0**block.fraction_bits for block in blocks])
     bounds = np.array([float(block.bound_steps) for block in blocks])

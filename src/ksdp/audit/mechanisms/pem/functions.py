@@ -112,13 +112,14 @@ class PemApriori:
     def map_in_client(self, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
         """Counts of the candidates, already added up; no record has more than `longest` items in them.
 
-        `InputError` for a state that counts an itemset twice, or with another bound than its own.
+        `InputError` for a state that counts an itemset twice, one of another length, or with another bound.
         """
         counted = self.candidates_of(state)
         codes = counted.astype(np.int64) @ (self.items ** np.arange(counted.shape[1] - 1, -1, -1, dtype=np.int64))
+        length = state.iteration + 1
         inside = counted.min(initial=0) >= 0 and counted.max(initial=0) < self.items
         distinct = inside and (np.diff(codes) > 0).all() and (np.diff(counted, axis=1) > 0).all()
-        if not distinct or state.blocks != self._blocks(state.iteration + 1, len(counted)):
+        if not distinct or counted.shape[1] != length or state.blocks != self._blocks(length, len(counted)):
             raise InputError(
                 f"The state of iteration {state.iteration} has itemsets that repeat, or bounds that are not those "
                 "of its itemsets: the aggregator is not to be trusted."
@@ -273,7 +274,7 @@ class PemLogistic:
         keep = np.ones(self.features)
         keep[self.label] = 0.0
         y = records @ (1.0 - keep)
-        off = expit(records @ state.arrays["w"]) - y
+        off = expit(np.nan_to_num(records @ state.arrays["w"])) - y  # NaN: weights of any size, and their sums
         data = records.data * keep[records.indices] * np.repeat(off, np.diff(records.indptr))
         return sp.csr_array((data, records.indices, records.indptr), shape=records.shape)
 

@@ -276,7 +276,7 @@ class TermCounts(OneNoisySum):
     @property
     def bounds(self) -> str:
         """By its length."""
-        return "which terms it has, scaled to norm 1"
+        return "which terms it has, scaled to norm 1, sizes public"
 
     def sensitivity(self, features: int) -> float:
         """Sensitivity of the totals to one record."""
