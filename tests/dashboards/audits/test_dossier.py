@@ -188,7 +188,7 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
     signs = ("--clearance", tmp_path / "c.json", "--days", 3, "--key", tmp_path / "ada.key")
     typed("clear", before.audit, *signs, *where, code=0)
     _, _, after = made(folder)
-    assert after.decision[-1].startswith(f"{len(others)} documents may enter a run: Ada signed that on")
+    assert after.decision[-1].startswith(f"{len(others)} documents may enter a run until ")
     assert after.until.endswith("the clearance expires, and that day is past")
     signoff = next(chapter for chapter in after.chapters if chapter.anchor == "signoff")
     said = {one.name: one for one in signoff.facts}

@@ -210,10 +210,12 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
 def proved(claim: StoredClaim) -> str:
     """State what runs on the mechanism's worst case proved, and what it claims."""
     finding = claim.finding
-    low = max(finding.measured_low, finding.gaussian_low or 0.0)
+    more, low = finding.gaussian_low or 0.0, finding.measured_low
+    normal = f", and {more:.3g} as its noise is normal" if more > low else ""
     return (
         f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
-        f"case: at least {low:.3g} ({count(finding.runs)} runs an arm, confidence {percent(finding.confidence)})."
+        f"case: at least {low:.3g}{normal} ({count(finding.runs)} runs an arm, confidence "
+        f"{percent(finding.confidence)})."
     )
 
 

@@ -335,8 +335,8 @@ def clear(
         clearance = clearance_of(signing, grounds, opened)
     result = _screen_summary(opened, decided, chosen, screened, grounds, signing, clearance)
     every = len(_documents(grounds, screened.listed)) == len(plan.corpus)
-    told = tuple(gain["sentences"]) if gain is not None and every else ()
-    result = dataclasses.replace(result, gain=told, seconds=round(time.monotonic() - started, 3))
+    sentences = tuple(gain["sentences"]) if gain is not None and every else ()
+    result = dataclasses.replace(result, gain=sentences, seconds=round(time.monotonic() - started, 3))
     members = (plan.corpus.ids, unit_names(plan.corpus, "group")) if unit == "group" else None
     if screened.left_out:
         write_left_out(opened, result.screen, screened.left_out, members)
