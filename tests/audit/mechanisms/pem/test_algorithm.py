@@ -143,4 +143,4 @@ def test_no_record_is_too_large_to_be_clipped_and_none_ends_a_run(record: list[f
         state = PemState(1, {"w": np.array(weights)}, (block,))
         for row in (record, [1.0, 1.0, 0.0]):
             steps = contribution(algorithm, sp.csr_array(np.array([row])), state)
-            assert np.abs(steps).sum() <= block.bound_steps
+            assert np.abs(steps.astype(float)).sum() <= block.bound_steps  # int64 has no -(-2^63)
