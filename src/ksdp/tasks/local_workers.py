@@ -107,7 +107,7 @@ class LocalWorkers:
 def forked_from(*modules: str) -> ForkServerContext:
     """Start the server that processes are forked from, where there is none yet; it imports these modules once."""
     forkserver.set_forkserver_preload([*modules])
-    with environment(WORKER_ENVIRONMENT):
+    with environment(WORKER_ENVIRONMENT), interrupts_blocked():
         forkserver.ensure_running()
     return get_context("forkserver")
 

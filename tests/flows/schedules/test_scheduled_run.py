@@ -229,8 +229,8 @@ def test_a_night_that_is_void_before_its_line_is_not_taken_for_the_night_before(
 ) -> None:
     site = make_site(tmp_path, server)
     (tmp_path / "marked_sum.py").write_text(MARKED)
-    asked = SPEC.replace('"pd-svd"\nrank = 3', '"marked_sum:made"')
-    (tmp_path / "spec.toml").write_text(asked.replace('families = ["geometry"]', "families = []"))
+    asked = SPEC | {"mechanism": {"name": "marked_sum:made"}}
+    (tmp_path / "spec.toml").write_text(spec_text(asked, statistics={"families": []}))
     site.schedule()
     for name, value in server.items():
         monkeypatch.setenv(name, value)
