@@ -108,4 +108,4 @@ def test_rows_are_those_of_a_run_among_parties(tmp_path: Path) -> None:
         np.testing.assert_allclose(rows.learn.toarray()[office == name], expected)
         np.testing.assert_allclose(rows.judge.toarray()[office == name], expected)
     assert rows.listed.tolist() == [row == 0 or name == "linz" for row, name in enumerate(office)]
-    assert rows.group.tolist() == table["person"].tolist()
+    assert rows.unit.tolist() == table["person"].tolist()

@@ -70,6 +70,12 @@ class Bound:
 
 def known_bounds(plan: Plan) -> tuple[Bound, ...]:
     """Return all that is proved before any run, the strongest kind first."""
+    copies = copies_bound(plan)
+    return common_bounds(plan) if copies is None else (*common_bounds(plan), copies)
+
+
+def common_bounds(plan: Plan) -> tuple[Bound, ...]:
+    """Return the bounds that are the same for every document: of a secret draw, and of noise."""
     audited = len(plan.audited)
     bounds = []
     if plan.spec.proved_by_draw:
@@ -80,8 +86,7 @@ def known_bounds(plan: Plan) -> tuple[Bound, ...]:
         every = np.full(audited, promise.bound)
         trust = "; ".join(filter(None, [promise.trust, plan.corpus.taken_as_known]))
         bounds.append(Bound(ProvedBy.NOISE, every, trust, any_knowledge=True, every_size=promise.every_size))
-    copies = copies_bound(plan)
-    return tuple(bounds if copies is None else [*bounds, copies])
+    return tuple(bounds)
 
 
 def least_bound(bounds: Sequence[Bound], documents: int) -> Floats:

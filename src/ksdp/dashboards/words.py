@@ -22,9 +22,9 @@ def decimal(value: float | None, digits: int = 2) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def at_most(bound: float, digits: int = 2) -> str:
-    """A bound of fixed digits, rounded up."""
-    return decimal(math.ceil(bound * 10**digits - 1e-9) / 10**digits, digits)
+def at_most(bound: float) -> str:
+    """A bound of two digits, rounded up."""
+    return decimal(math.ceil(100 * bound - 1e-9) / 100)
 
 
 def percent(share: float) -> str:

@@ -17,7 +17,7 @@ from ksdp.audit.learning.gain import GainRows, GainSummary, Score, gain_scores, 
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.opened import Opened, size_base
 from ksdp.audit.planning import make_plan
-from ksdp.audit.proofs import known_bounds
+from ksdp.audit.proofs import common_bounds
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.summary import Summary
@@ -45,7 +45,6 @@ from ksdp.audit.screening.advice import (
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import CorpusSpec, Spec
 from ksdp.audit.statistics.simulated import unlearnt
-from ksdp.audit.verdicts.verdict import ProvedBy
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.forecast import documents_wanted
 from ksdp.flows.audits.place import ANYWHERE, Place
@@ -241,7 +240,6 @@ class Search:
             main = self._against(spec, spec if of is None else self.spec).measures[0]
             plan = make_plan(Opened.of(spec, self.weighed(spec)))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
-            trusts = [proof.trust for proof in known_bounds(plan) if proof.by != ProvedBy.COPIES]
             trial = Tried(
                 setting,
                 main.gain,
@@ -249,7 +247,7 @@ class Search:
                 main.run.mean,
                 None,
                 bound if bound < 1 else None,
-                "; ".join(trusts),
+                "; ".join(proof.trust for proof in common_bounds(plan)),
                 _cannot_run(spec, mechanism, self.source),
                 0 if plan.absent is None else len(plan.absent.units),
             )

@@ -95,12 +95,12 @@ def _of_objects(store: Store) -> Iterator[Damage]:
         try:
             if path.name == "ksdp-store.json":
                 Store.open(path.parent, create=False)
-            elif path.name not in ("identity.json", "head.json"):
-                read_object(path, dict, str(where.parent), _remedy(where))
-            elif path.name == "identity.json" and content_key(json.loads(read_stored(path))) != path.parent.name:
-                raise ValueError("another name")
-            else:
+            elif path.name == "identity.json":
+                Store(path.parents[2]).identity(path.parent.name)
+            elif path.name == "head.json":
                 json.loads(read_stored(path))
+            else:
+                read_object(path, dict, str(where.parent), _remedy(where))
         except StoreError as error:
             if path.name not in failures(path.parent):  # else it was counted
                 yield Damage(str(where), str(error))

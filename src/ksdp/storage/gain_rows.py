@@ -98,9 +98,8 @@ def gain_rows(
     target = None
     if spec.gain.target is not None:
         target = _target(file, spec.gain.target, without.ids)[judged]
-    party, group = None if without.party is None else without.party[judged], None
-    if spec.design.unit == "group":
-        group = np.unique(unit_names(without, "group")[judged], return_inverse=True)[1]
+    party = None if without.party is None else without.party[judged]
+    group = unit_names(without, "group")[judged] if spec.design.unit == "group" else None
     learn, judge, later = with_levers.matrix[both], without.matrix[judged], None
     if spec.gain.time is not None:
         places = _later_places(file, spec.gain.time, without.ids[judged], features, spec.seed)

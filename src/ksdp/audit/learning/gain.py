@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,14 @@ class GainRows:
     """The share of the documents that enter a run; whoever works alone uses all of its own."""
     listed: NDArray[np.bool_] | None = None
     """Which documents may enter a run; None: all."""
-    group: NDArray[np.int64] | None = None
-    """Number of each document's group, if groups enter or stay out as a whole."""
+    group: NDArray[np.str_] | None = None
+    """Name of each document's group, if groups enter or stay out as a whole."""
 
-    @property
+    @cached_property
     def unit(self) -> NDArray[np.int64]:
         """Number of what is held out, drawn and dealt together with each document."""
-        return np.arange(self.judge.shape[0]) if self.group is None else self.group
+        names = np.arange(self.judge.shape[0]) if self.group is None else self.group
+        return np.unique(names, return_inverse=True)[1]
 
 
 @dataclass(frozen=True)

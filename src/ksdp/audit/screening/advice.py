@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from ksdp.audit.contract import OPENS, traits_of
-from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import coverage_of
 from ksdp.audit.errors import InputError, SpecError
@@ -146,8 +145,7 @@ def draw_remedy(plan: Plan) -> str | None:
     setting = next((draw for draw in draws if draw.drawn is not None), None)
     if setting is None or spec.corpus.format == "ratings" or spec.corpus.levers.any:
         return None
-    names = unit_names(corpus, spec.design.unit)
-    group = np.unique(names, return_inverse=True)[1] if spec.design.unit == "group" else None
+    group = corpus.group if spec.design.unit == "group" else None
     few, rows = GainSpec(splits=_SPLITS), GainRows(corpus.matrix, corpus.matrix, None, corpus.party, group=group)
     try:
         scores = list(gain_scores(plan.mechanism, rows, few, spec.seed, owners=False))

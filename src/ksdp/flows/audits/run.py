@@ -135,9 +135,8 @@ def _finished_before(prepared: Prepared) -> Summary | None:
     folder = store.audit(prepared.ref.audit)
     try:
         summary = read_summary(folder)
-        if summary.provenance.versions != versions() or not (findings_whole(folder) and report_whole(folder)):
-            return None
-        if summary.spec.declared != prepared.plan.spec.declared:
+        same = summary.provenance.versions == versions() and summary.spec.declared == prepared.plan.spec.declared
+        if not (same and findings_whole(folder) and report_whole(folder)):
             return None
         # What was measured again rests on the runs of the looks.
         looks = [name for name in stage_names(folder) if name != AGAIN and not name.startswith(DRAWN)]

@@ -329,13 +329,12 @@ def clear(
         raise InputError(
             f"{min(late)!r} was excluded while the list was audited, which is another now: clear again."
         )
-    gain, clearance = None, None
-    if screened.listed:
+    gain = None
+    if len(_documents(grounds, screened.listed)) == len(plan.corpus):
         gain = learning_of(opened, decided.spec, plan.corpus.hash).gain
-        clearance = clearance_of(signing, grounds, opened)
+    clearance = clearance_of(signing, grounds, opened) if screened.listed else None
     result = _screen_summary(opened, decided, chosen, screened, grounds, signing, clearance)
-    every = len(_documents(grounds, screened.listed)) == len(plan.corpus)
-    sentences = tuple(gain["sentences"]) if gain is not None and every else ()
+    sentences = () if gain is None else tuple(gain["sentences"])
     result = dataclasses.replace(result, gain=sentences, seconds=round(time.monotonic() - started, 3))
     members = (plan.corpus.ids, unit_names(plan.corpus, "group")) if unit == "group" else None
     if screened.left_out:
